@@ -1,0 +1,12 @@
+// Package v1alpha1 is version v1alpha1 of the API group postgres.example.com: databases on a PostgreSQL server that
+// already runs.
+//
+// Invariants:
+//   - Every rule that a Database alone can break is checked at admission, by the schema or by CEL; what needs the
+//     server's or another resource's state is checked by the controller and said in a condition.
+//   - The package imports nothing else of this module.
+//   - A condition's reason is also the event's reason and a heading of docs/reasons.md.
+//
+// +kubebuilder:object:generate=true
+// +groupName=postgres.example.com
+package v1alpha1

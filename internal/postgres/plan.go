@@ -1,0 +1,137 @@
+package postgres
+
+// Plan says what to change so that what was observed becomes the wish, in order; nothing where it already is. It
+// fails, with an *Error, where the name may not be touched or a password is missing. It is a pure function.
+func Plan(wish Wish, have State) ([]Change, error) {
+	if err := refuse(wish, have); err != nil {
+		return nil, err
+	}
+	role, err := planRole(wish, have)
+	if err != nil {
+		return nil, err
+	}
+	return append(role, planDatabase(wish, have.Database)...), nil
+}
+
+func planRole(wish Wish, have State) ([]Change, error) {
+	role := have.Role
+	if role == nil {
+		if wish.Password == "" {
+			return nil, errorf(KindPasswordNeeded, nil, "The role %q is missing and its password isn't known.", wish.Name)
+		}
+		return []Change{CreateRole{
+			Name: wish.Name, Claim: wish.Claim, ConnectionLimit: wish.ConnectionLimit, Password: wish.Password,
+			Grant: grant(wish.Name, have.Admin),
+		}}, nil
+	}
+	var changes []Change
+	if role.Comment != wish.Claim.String() {
+		changes = append(changes, WriteClaim{Name: wish.Name, From: role.Comment, Claim: wish.Claim})
+	}
+	if !role.Settable && !have.Admin.Superuser {
+		changes = append(changes, *grant(wish.Name, have.Admin))
+	}
+	alter := AlterRole{Name: wish.Name}
+	if !role.Login {
+		alter.Login = true
+	}
+	if role.ConnectionLimit != wish.ConnectionLimit {
+		alter.ConnectionLimit = &wish.ConnectionLimit
+	}
+	if wish.SetPassword {
+		alter.Password = wish.Password
+	}
+	if alter != (AlterRole{Name: wish.Name}) {
+		changes = append(changes, alter)
+	}
+	return changes, nil
+}
+
+// grant is the membership a weak admin needs to make and drop what the role owns; nil for a superuser.
+func grant(name string, admin AdminState) *GrantRole {
+	if admin.Superuser {
+		return nil
+	}
+	return &GrantRole{Name: name, SetOnly: admin.splitMembership()}
+}
+
+func planDatabase(wish Wish, database *DatabaseState) []Change {
+	open := OpenDatabase{Name: wish.Name}
+	switch {
+	case database == nil:
+		return []Change{CreateDatabase{Name: wish.Name}, open}
+	case database.Invalid:
+		return []Change{DropDatabase{Name: wish.Name}, CreateDatabase{Name: wish.Name}, open}
+	case !database.AllowConnections || len(database.Public) > 0:
+		return []Change{open}
+	}
+	return nil
+}
+
+// refuse says why a name may not be touched; nil where it may.
+func refuse(wish Wish, have State) error {
+	if err := refuseReserved(wish.Name, have); err != nil {
+		return err
+	}
+	role, database := have.Role, have.Database
+	switch {
+	case role == nil && database == nil:
+		return nil
+	case role == nil:
+		return errorf(KindAlreadyExists, nil,
+			"A database %q exists and belongs to the role %q. To hand it over, run: CREATE ROLE %s; COMMENT ON ROLE %s IS %s; ALTER DATABASE %s OWNER TO %s",
+			wish.Name, database.Owner, identifier(wish.Name), identifier(wish.Name), literal(handOver(wish.Claim)),
+			identifier(wish.Name), identifier(wish.Name))
+	}
+	if err := refuseClaim(wish, role.Comment); err != nil {
+		return err
+	}
+	if database != nil && database.Owner != wish.Name {
+		return errorf(KindAlreadyExists, nil,
+			"A database %q exists and belongs to the role %q. To hand it over, run: ALTER DATABASE %s OWNER TO %s",
+			wish.Name, database.Owner, identifier(wish.Name), identifier(wish.Name))
+	}
+	return nil
+}
+
+func refuseReserved(name string, have State) error {
+	if err := CheckName(name); err != nil {
+		return errorf(KindNameReserved, nil, "PostgreSQL can't have a role and database of this name: %s. Make another Database with another name.", err)
+	}
+	switch role := have.Role; {
+	case name == have.Admin.Name:
+		return errorf(KindNameReserved, nil, "%q is the controller's own role in PostgreSQL. Make another Database with another name.", name)
+	case name == have.Admin.Database:
+		return errorf(KindNameReserved, nil, "%q is the database that the controller itself connects to. Make another Database with another name.", name)
+	case role != nil && (role.Superuser || role.CreateRole || role.Replication || role.BypassRLS):
+		return errorf(KindNameReserved, nil, "%q is a privileged role (SUPERUSER, CREATEROLE, REPLICATION or BYPASSRLS). Make another Database with another name.", name)
+	}
+	return nil
+}
+
+func refuseClaim(wish Wish, comment string) error {
+	claim, err := ParseClaim(comment)
+	switch {
+	case err == errNoClaim:
+		return errorf(KindAlreadyExists, nil, "A role %q exists that no resource has claimed. To hand it over, run: COMMENT ON ROLE %s IS %s",
+			wish.Name, identifier(wish.Name), literal(handOver(wish.Claim)))
+	case err != nil:
+		return errorf(KindNameConflict, err, "The role %q carries a claim that this version can't read.", wish.Name)
+	case claim.fits(wish.Claim), wish.TakeOver != nil && claim == *wish.TakeOver:
+		return nil
+	}
+	conflict := errorf(KindNameConflict, nil, "The name %q is taken: its role is claimed by Database %s/%s (%s).",
+		wish.Name, claim.Namespace, claim.Name, claim.Group)
+	if claim.Cluster != wish.Claim.Cluster {
+		conflict.Message = errorf(KindNameConflict, nil, "The name %q is taken: its role is claimed by Database %s/%s of another Kubernetes cluster.",
+			wish.Name, claim.Namespace, claim.Name).Message
+	}
+	conflict.Claim = &claim
+	return conflict
+}
+
+// handOver is the line by which an administrator gives an existing role to the resource.
+func handOver(claim Claim) string {
+	claim.UID = ""
+	return claim.String()
+}

@@ -1,0 +1,179 @@
+package shared
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/example/databases/api/postgres/v1alpha1"
+	"github.com/example/databases/internal/postgres"
+)
+
+// maxSecretRaces is how often a reconcile starts over because the Secret was deleted or replaced under its hands.
+const maxSecretRaces = 5
+
+// errSecretRaced: the Secret that was read is gone or another one took its place.
+var errSecretRaced = errors.New("the Secret changed while it was applied")
+
+// provision brings the role, the database and the Secret to the spec.
+func (r *Reconciler) provision(ctx context.Context, db *v1alpha1.Database) *failure {
+	if r.Admin == nil {
+		return fail(v1alpha1.ReasonNoServer, errors.New("no server"),
+			"The controller runs without a PostgreSQL server: set POSTGRES_ADMIN_DSN_FILE and POSTGRES_HOST and start it again.")
+	}
+	endpoint, err := r.Endpoint()
+	if err != nil {
+		return fail(v1alpha1.ReasonSecretApplyFailed, err, "What the Secret is to hold could not be read: check POSTGRES_CA_FILE.")
+	}
+	due := r.logins.due(client.ObjectKeyFromObject(db))
+	if !due && r.settled(ctx, db, endpoint) {
+		err := r.provisionServer(ctx, db, r.wish(db))
+		if postgres.KindOf(err) != postgres.KindPasswordNeeded {
+			return serverFailure(err)
+		}
+	}
+	for range maxSecretRaces {
+		failed := r.provisionWithSecret(ctx, db, endpoint, due)
+		if failed == nil || !errors.Is(failed.err, errSecretRaced) {
+			return failed
+		}
+	}
+	return fail(v1alpha1.ReasonSecretApplyFailed, errSecretRaced, "The Secret is deleted or replaced faster than it can be applied.")
+}
+
+// settled reports whether the cache shows the Secret whose password was last set, with all that this controller put
+// there: then it needn't be read.
+func (r *Reconciler) settled(ctx context.Context, db *v1alpha1.Database, endpoint Endpoint) bool {
+	ready := apimeta.FindStatusCondition(db.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != db.Generation || db.Status.SecretVersion == "" {
+		return false
+	}
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: db.SecretName()}, secret); err != nil {
+		return false
+	}
+	return secretVersion(secret) == db.Status.SecretVersion && secret.Annotations[connectionAnnotation] == endpoint.hash() &&
+		metav1.IsControlledBy(secret, db)
+}
+
+// provisionWithSecret reads the Secret, provisions with its password or a new one, and applies the Secret.
+func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Database, endpoint Endpoint, checkLogin bool) *failure {
+	secret, failed := r.readSecret(ctx, db)
+	if failed != nil {
+		return failed
+	}
+	wish := r.wish(db)
+	wish.Password, wish.SetPassword = passwordOf(secret)
+	if secret == nil || secretVersion(secret) != db.Status.SecretVersion {
+		wish.SetPassword = true
+	}
+	if checkLogin && !wish.SetPassword {
+		wish.SetPassword = r.passwordDrifted(ctx, db, wish)
+	}
+	if err := r.provisionServer(ctx, db, wish); err != nil {
+		return serverFailure(err)
+	}
+	version, err := r.applySecret(ctx, db, secret, endpoint, wish.Password)
+	switch {
+	case errors.Is(err, errSecretRaced):
+		return fail(v1alpha1.ReasonSecretApplyFailed, err, "")
+	case err != nil:
+		return fail(v1alpha1.ReasonSecretApplyFailed, err, "The Secret could not be applied.")
+	}
+	db.Status.SecretName = db.SecretName()
+	db.Status.Binding = &v1alpha1.SecretBinding{Name: db.SecretName()}
+	db.Status.SecretVersion = version
+	return nil
+}
+
+// provisionServer calls Provision, taking over the claim of a resource that is gone.
+func (r *Reconciler) provisionServer(ctx context.Context, db *v1alpha1.Database, wish postgres.Wish) error {
+	outcome, err := r.Admin.Provision(ctx, wish)
+	var e *postgres.Error
+	if errors.As(err, &e) && e.Kind == postgres.KindNameConflict && e.Claim != nil {
+		gone, goneErr := r.gone(ctx, db, *e.Claim)
+		if goneErr != nil {
+			return fmt.Errorf("reading the Database that claims the name: %w", goneErr)
+		}
+		if gone {
+			wish.TakeOver = e.Claim
+			outcome, err = r.Admin.Provision(ctx, wish)
+		}
+	}
+	if outcome.DatabaseCreated && db.Status.SecretVersion != "" {
+		r.Recorder.Eventf(db, nil, corev1.EventTypeWarning, v1alpha1.ReasonDatabaseRecreated, "Reconcile",
+			"The database %q was missing in PostgreSQL and was created again, empty.", db.Spec.Name)
+	}
+	return err
+}
+
+// gone reports whether the resource that holds a claim no longer exists. Only claims of this cluster, kind and
+// namespace can be judged, and only those that a resource once held: a line without a uid is an administrator's
+// promise to a resource that may come.
+func (r *Reconciler) gone(ctx context.Context, db *v1alpha1.Database, claim postgres.Claim) (bool, error) {
+	if claim.Cluster != r.Cluster || claim.Group != v1alpha1.GroupVersion.Group || claim.Namespace != db.Namespace || claim.UID == "" {
+		return false, nil
+	}
+	holder := &metav1.PartialObjectMetadata{}
+	holder.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.DatabaseKind))
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: claim.Name}, holder)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return err == nil && string(holder.UID) != claim.UID, err
+}
+
+func (r *Reconciler) wish(db *v1alpha1.Database) postgres.Wish {
+	wish := postgres.Wish{Name: db.Spec.Name, Claim: r.claim(db), ConnectionLimit: postgres.NoConnectionLimit}
+	if limit := db.Spec.ConnectionLimit; limit != nil {
+		wish.ConnectionLimit = int(*limit)
+	}
+	return wish
+}
+
+func (r *Reconciler) claim(db *v1alpha1.Database) postgres.Claim {
+	return postgres.Claim{
+		Cluster: r.Cluster, Group: v1alpha1.GroupVersion.Group, Namespace: db.Namespace, Name: db.Name, UID: string(db.UID),
+	}
+}
+
+// reasons are the conditions' reasons for the server's refusals; every other failure is PostgresUnavailable.
+var reasons = map[postgres.Kind]string{
+	postgres.KindNameReserved:          v1alpha1.ReasonNameReserved,
+	postgres.KindAlreadyExists:         v1alpha1.ReasonAlreadyExists,
+	postgres.KindNameConflict:          v1alpha1.ReasonNameConflict,
+	postgres.KindInsufficientPrivilege: v1alpha1.ReasonInsufficientPrivilege,
+	postgres.KindPasswordRejected:      v1alpha1.ReasonPasswordRejected,
+	postgres.KindDropBlocked:           v1alpha1.ReasonDropBlocked,
+	postgres.KindRoleHasDependents:     v1alpha1.ReasonRoleHasDependents,
+}
+
+// serverFailure says what an error of package postgres means for the Database; nil where there is none.
+func serverFailure(err error) *failure {
+	if err == nil {
+		return nil
+	}
+	reason, ok := reasons[postgres.KindOf(err)]
+	if !ok {
+		reason = v1alpha1.ReasonPostgresUnavailable
+	}
+	message := "The role and the database could not be provisioned in PostgreSQL."
+	var e *postgres.Error
+	if errors.As(err, &e) {
+		message = e.Message
+	}
+	failed := fail(reason, err, message)
+	failed.park = postgres.KindOf(err) == postgres.KindUnavailable
+	return failed
+}
+
+func fail(reason string, err error, message string) *failure {
+	return &failure{reason: reason, message: message, err: err}
+}

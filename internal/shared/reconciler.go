@@ -1,0 +1,192 @@
+package shared
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/example/databases/api/postgres/v1alpha1"
+	"github.com/example/databases/internal/postgres"
+	"github.com/example/databases/internal/status"
+)
+
+const (
+	// reconcileTimeout ends a reconcile that hangs. CREATE and DROP DATABASE may wait for a checkpoint.
+	reconcileTimeout = 2 * time.Minute
+	// ShutdownGrace is how long a reconcile may go on after the manager was told to stop. It is below the manager's
+	// own grace, so that the Lease is released in time.
+	ShutdownGrace = 17 * time.Second
+	// conflictDelay is the wait for the cache after a write that met a newer object.
+	conflictDelay = 200 * time.Millisecond
+)
+
+// Reconciler brings each Database to its spec.
+type Reconciler struct {
+	// Client reads from the cache and writes; Live reads from the API server.
+	Client client.Client
+	Live   client.Reader
+	// Admin is the PostgreSQL server; nil where the program was started without one.
+	Admin postgres.Admin
+	// Endpoint is what a Secret tells its client besides the password, as of now.
+	Endpoint func() (Endpoint, error)
+	// Cluster identifies this cluster in claims: the uid of the Namespace kube-system.
+	Cluster string
+	// FieldManager is the field manager of every write.
+	FieldManager string
+	// Resync is the mean time between two looks at a Database that nothing happens to.
+	Resync time.Duration
+	// Recorder emits events.
+	Recorder events.EventRecorder
+	// Waiting has the Databases that wait for the server to come back.
+	Waiting *Waiting
+
+	logins loginSchedule
+}
+
+// failure is why a Database isn't ready: the condition's reason and message, and the error for the log.
+type failure struct {
+	reason, message string
+	err             error
+	// park says that the server's own breaker will wake the Database.
+	park bool
+}
+
+func (f *failure) Error() string { return f.message }
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := detach(ctx)
+	defer cancel()
+	epoch := r.Waiting.epoch()
+
+	db := &v1alpha1.Database{}
+	if err := r.Client.Get(ctx, req.NamespacedName, db); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Waiting.remove(req)
+			r.logins.remove(req.NamespacedName)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if err := r.ensureFinalizer(ctx, db); err != nil {
+		return retryConflict(err)
+	}
+	before := db.DeepCopy()
+	failed, err := r.step(ctx, db)
+	if err != nil {
+		return retryConflict(err)
+	}
+	if before.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(db, v1alpha1.Finalizer) {
+		return reconcile.Result{}, nil // let go: it is gone, or somebody else's
+	}
+	db.Status.ObservedGeneration = db.Generation
+	if err := status.Write(ctx, r.Client, before, db, before.Status, db.Status); err != nil {
+		return retryConflict(err)
+	}
+	r.report(before, db)
+	switch {
+	case failed == nil:
+		r.Waiting.remove(req)
+		return r.resync(), nil
+	case failed.park && r.Waiting.park(req, epoch):
+		return r.resync(), nil
+	case failed.park:
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil // the server came back meanwhile
+	}
+	return reconcile.Result{}, failed.err
+}
+
+// step does what the Database asks for now and puts the outcome into its conditions. The error is one that says
+// nothing about the Database: the API server's, on a write of the Database itself.
+func (r *Reconciler) step(ctx context.Context, db *v1alpha1.Database) (*failure, error) {
+	if db.Annotations[v1alpha1.PausedAnnotation] == "true" {
+		status.Set(&db.Status.Conditions, db.Generation, v1alpha1.ConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonPaused,
+			"The annotation "+v1alpha1.PausedAnnotation+" keeps the controller away; remove it to go on.")
+		return nil, nil
+	}
+	apimeta.RemoveStatusCondition(&db.Status.Conditions, v1alpha1.ConditionPaused)
+	var failed *failure
+	var err error
+	if db.DeletionTimestamp != nil {
+		failed, err = r.finalize(ctx, db)
+	} else if failed = r.provision(ctx, db); failed == nil {
+		status.Set(&db.Status.Conditions, db.Generation, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonProvisioned,
+			"The role, the database and the Secret are provisioned.")
+	}
+	if failed != nil {
+		status.Set(&db.Status.Conditions, db.Generation, v1alpha1.ConditionReady, metav1.ConditionFalse, failed.reason, failed.message)
+	}
+	return failed, err
+}
+
+// ensureFinalizer writes the finalizer down before anything is done for the Database.
+func (r *Reconciler) ensureFinalizer(ctx context.Context, db *v1alpha1.Database) error {
+	if db.DeletionTimestamp != nil || db.Annotations[v1alpha1.PausedAnnotation] == "true" ||
+		controllerutil.ContainsFinalizer(db, v1alpha1.Finalizer) {
+		return nil
+	}
+	return r.patchFinalizers(ctx, db, controllerutil.AddFinalizer)
+}
+
+func (r *Reconciler) patchFinalizers(ctx context.Context, db *v1alpha1.Database, change func(client.Object, string) bool) error {
+	before := db.DeepCopy()
+	if !change(db, v1alpha1.Finalizer) {
+		return nil
+	}
+	return r.Client.Patch(ctx, db, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(r.FieldManager))
+}
+
+// report emits an event where Ready's status or reason changed, and none for the first success.
+func (r *Reconciler) report(before, after *v1alpha1.Database) {
+	if !status.Changed(before.Status.Conditions, after.Status.Conditions, v1alpha1.ConditionReady) {
+		return
+	}
+	ready := apimeta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionReady)
+	first := apimeta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReady) == nil
+	if ready == nil || first && ready.Status == metav1.ConditionTrue {
+		return
+	}
+	kind := corev1.EventTypeWarning
+	if ready.Status == metav1.ConditionTrue {
+		kind = corev1.EventTypeNormal
+	}
+	r.Recorder.Eventf(after, nil, kind, ready.Reason, "Reconcile", "%s", ready.Message)
+}
+
+// resync spreads the next looks, and lets everything that happened go first.
+func (r *Reconciler) resync() reconcile.Result {
+	after := time.Duration(float64(r.Resync) * (0.75 + rand.Float64()/2))
+	return reconcile.Result{RequeueAfter: after, Priority: ptr.To(handler.LowPriority)}
+}
+
+// retryConflict waits for the cache where a write met a newer object, which is no failure, and forgets one that is
+// gone.
+func retryConflict(err error) (reconcile.Result, error) {
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	case apierrors.IsNotFound(err):
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, err
+}
+
+// detach lets a reconcile end what it began when the manager stops: the manager cancels ctx at once.
+func detach(ctx context.Context) (context.Context, context.CancelFunc) {
+	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), reconcileTimeout)
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(ShutdownGrace, cancel)
+		context.AfterFunc(detached, func() { timer.Stop() })
+	})
+	return detached, func() { stop(); cancel() }
+}
