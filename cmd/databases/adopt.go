@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/example/databases/api/postgres/v1alpha1"
+	"github.com/example/databases/internal/manager"
 	"github.com/example/databases/internal/postgres"
 	"github.com/example/databases/internal/settings"
 )
@@ -115,5 +116,5 @@ func thisCluster(ctx context.Context, lookup func(string) (string, bool)) (strin
 	if err != nil {
 		return "", fmt.Errorf("connecting to the API server: %w", err)
 	}
-	return clusterID(ctx, c)
+	return manager.ClusterID(ctx, c)
 }

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/example/databases/internal/manager"
 	"github.com/example/databases/internal/settings"
 )
 
@@ -56,7 +57,10 @@ func dispatch(ctx context.Context, args []string, lookup func(string) (string, b
 		if err != nil {
 			return err
 		}
-		return control(ctx, s, newLogger(stderr))
+		log := newLogger(stderr)
+		manager.Logger(log)
+		log.Info("databases", "version", version())
+		return manager.Run(ctx, manager.Options{Settings: s, Log: log})
 	}
 	switch args[0] {
 	case "--help", "-h", "help":

@@ -18,8 +18,9 @@ func (s *Server) Claims(ctx context.Context, cluster string) ([]Claimed, error) 
 	var found []Claimed
 	err := s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		found = nil
-		rows, err := conn.Query(ctx, `SELECT rolname::text, shobj_description(oid, 'pg_authid') FROM pg_roles
-			WHERE shobj_description(oid, 'pg_authid') LIKE $1 ORDER BY 1`, pgx.QueryExecModeExec, claimMark+"%")
+		rows, err := conn.Query(ctx, `SELECT r.rolname::text, c.description
+			FROM pg_roles r JOIN pg_shdescription c ON c.objoid = r.oid AND c.classoid = 1260
+			WHERE c.description LIKE $1 ORDER BY 1`, pgx.QueryExecModeExec, claimMark+"%")
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -15,14 +16,13 @@ func (s *Server) Drop(ctx context.Context, name string, claim Claim) error {
 	if CheckName(name) != nil {
 		return nil // such a name was never made
 	}
-	return s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		for races := 0; ; races++ {
-			err := s.drop(ctx, conn, name, claim)
-			if err == nil || !isRace(err) || races == maxRaces || conn.IsClosed() {
-				return err
-			}
+	for races := 0; ; races++ {
+		err := s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error { return s.drop(ctx, conn, name, claim) })
+		if err == nil || !isRace(err) || races == maxRaces {
+			return err
 		}
-	})
+		time.Sleep(raceDelay)
+	}
 }
 
 func (s *Server) drop(ctx context.Context, conn *pgx.Conn, name string, claim Claim) error {
@@ -154,11 +154,12 @@ func (s *Server) blocked(ctx context.Context, conn *pgx.Conn, name string, cause
 		name, list(holders))
 }
 
+// 1260 is the oid of the catalog of roles.
 const dependentsSQL = `
 SELECT DISTINCT coalesce(quote_ident(d.datname), 'objects of the whole server')
 FROM pg_shdepend s
 LEFT JOIN pg_database d ON d.oid = CASE WHEN s.dbid <> 0 THEN s.dbid WHEN s.classid = 'pg_database'::regclass THEN s.objid END
-WHERE s.refclassid = 'pg_authid'::regclass AND s.refobjid = (SELECT oid FROM pg_roles WHERE rolname = $1)
+WHERE s.refclassid = 1260 AND s.refobjid = (SELECT oid FROM pg_roles WHERE rolname = $1)
 ORDER BY 1 LIMIT 6`
 
 func (s *Server) dependents(ctx context.Context, conn *pgx.Conn, name string, cause error) error {

@@ -84,6 +84,7 @@ const (
 	codeDuplicateDatabase     = "42P04"
 	codeInsufficientPrivilege = "42501"
 	codeUndefinedDatabase     = "3D000"
+	codePrerequisiteState     = "55000"
 	codeObjectInUse           = "55006"
 	codeInternal              = "XX000"
 	codeDeadlock              = "40P01"
@@ -109,8 +110,10 @@ func isRace(err error) bool {
 	switch sqlState(err) {
 	case codeDuplicateObject, codeDuplicateDatabase, codeUniqueViolation, codeDeadlock, codeUndefinedObject, codeUndefinedDatabase:
 		return true
-	case codeInternal:
-		return strings.Contains(err.Error(), "tuple concurrently")
+	case codeInternal: // such messages are never translated
+		return strings.Contains(err.Error(), "tuple concurrently") || strings.Contains(err.Error(), "could not find tuple")
+	case codePrerequisiteState:
+		return true // a database that somebody else is dropping
 	}
 	return false
 }

@@ -52,6 +52,7 @@ const observeSummary = "SELECT pg_roles pg_database"
 // observeName is the name under which each connection prepares the statement.
 const observeName = "observe"
 
+// 1260 is the oid of the catalog of roles, the same in every version: a weak admin may not read that catalog itself.
 // pg_has_role's privilege SET is unknown before version 16; CASE keeps it from being evaluated there because its
 // argument isn't a constant.
 const observeSQL = `
@@ -59,7 +60,7 @@ SELECT current_user::text, current_database()::text, a.rolsuper, a.rolcreaterole
        current_setting('server_version_num')::int,
        r.oid IS NOT NULL, coalesce(r.rolsuper, false), coalesce(r.rolcreaterole, false),
        coalesce(r.rolreplication, false), coalesce(r.rolbypassrls, false), coalesce(r.rolcanlogin, false),
-       coalesce(r.rolconnlimit, -1), coalesce(shobj_description(r.oid, 'pg_authid'), ''),
+       coalesce(r.rolconnlimit, -1), coalesce((SELECT c.description FROM pg_shdescription c WHERE c.objoid = r.oid AND c.classoid = 1260), ''),
        coalesce(CASE WHEN current_setting('server_version_num')::int >= 160000
                      THEN pg_has_role(r.oid, 'SET') ELSE pg_has_role(r.oid, 'MEMBER') END, false),
        d.oid IS NOT NULL, coalesce(pg_get_userbyid(d.datdba)::text, ''), coalesce(d.datallowconn, false),

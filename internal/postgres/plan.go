@@ -95,8 +95,8 @@ func refuse(wish Wish, have State) error {
 }
 
 func refuseReserved(name string, have State) error {
-	if err := CheckName(name); err != nil {
-		return errorf(KindNameReserved, nil, "PostgreSQL can't have a role and database of this name: %s. Make another Database with another name.", err)
+	if err := refuseName(name); err != nil {
+		return err
 	}
 	switch role := have.Role; {
 	case name == have.Admin.Name:
@@ -105,6 +105,13 @@ func refuseReserved(name string, have State) error {
 		return errorf(KindNameReserved, nil, "%q is the database that the controller itself connects to. Make another Database with another name.", name)
 	case role != nil && (role.Superuser || role.CreateRole || role.Replication || role.BypassRLS):
 		return errorf(KindNameReserved, nil, "%q is a privileged role (SUPERUSER, CREATEROLE, REPLICATION or BYPASSRLS). Make another Database with another name.", name)
+	}
+	return nil
+}
+
+func refuseName(name string) error {
+	if err := CheckName(name); err != nil {
+		return errorf(KindNameReserved, nil, "No role and database can be made: %s. Make another Database with another name.", err)
 	}
 	return nil
 }

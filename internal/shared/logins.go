@@ -12,10 +12,6 @@ import (
 	"github.com/example/databases/internal/postgres"
 )
 
-// loginInterval is how often a password that was changed in PostgreSQL itself is looked for: nothing but a login
-// shows it.
-const loginInterval = 24 * time.Hour
-
 // loginSchedule knows when each Database's login is to be checked next. It is kept in memory: after a restart the
 // checks are spread over the interval anew.
 type loginSchedule struct {
@@ -24,7 +20,7 @@ type loginSchedule struct {
 }
 
 // due reports whether the login is to be checked now, and if so notes the next time.
-func (s *loginSchedule) due(key types.NamespacedName) bool {
+func (s *loginSchedule) due(key types.NamespacedName, interval time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -34,12 +30,12 @@ func (s *loginSchedule) due(key types.NamespacedName) bool {
 		s.next = map[types.NamespacedName]time.Time{}
 		fallthrough
 	case !known:
-		s.next[key] = now.Add(rand.N(loginInterval))
+		s.next[key] = now.Add(rand.N(interval))
 		return false
 	case now.Before(next):
 		return false
 	}
-	s.next[key] = now.Add(loginInterval)
+	s.next[key] = now.Add(interval)
 	return true
 }
 

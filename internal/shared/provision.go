@@ -31,7 +31,7 @@ func (r *Reconciler) provision(ctx context.Context, db *v1alpha1.Database) *fail
 	if err != nil {
 		return fail(v1alpha1.ReasonSecretApplyFailed, err, "What the Secret is to hold could not be read: check POSTGRES_CA_FILE.")
 	}
-	due := r.logins.due(client.ObjectKeyFromObject(db))
+	due := r.logins.due(client.ObjectKeyFromObject(db), r.LoginInterval)
 	if !due && r.settled(ctx, db, endpoint) {
 		err := r.provisionServer(ctx, db, r.wish(db))
 		if postgres.KindOf(err) != postgres.KindPasswordNeeded {

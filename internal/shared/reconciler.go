@@ -46,6 +46,8 @@ type Reconciler struct {
 	FieldManager string
 	// Resync is the mean time between two looks at a Database that nothing happens to.
 	Resync time.Duration
+	// LoginInterval is the mean time between two checks of a role's login.
+	LoginInterval time.Duration
 	// Recorder emits events.
 	Recorder events.EventRecorder
 	// Waiting has the Databases that wait for the server to come back.

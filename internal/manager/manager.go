@@ -1,12 +1,10 @@
-package main
+package manager
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
-	"sync"
+	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,10 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/example/databases/api/postgres/v1alpha1"
@@ -29,54 +29,89 @@ import (
 // shutdownGrace is how long the manager waits for reconciles in flight; they end themselves a little earlier.
 const shutdownGrace = 20 * time.Second
 
-// control runs the controllers until ctx ends.
-func control(ctx context.Context, s settings.Settings, log *slog.Logger) error {
+// defaultLoginInterval is how often each role's login is checked: only a login shows that a password was changed in
+// PostgreSQL itself, and it costs the server as much as 200 statements.
+const defaultLoginInterval = 24 * time.Hour
+
+// Options are what the environment doesn't say.
+type Options struct {
+	Settings settings.Settings
+	Log      *slog.Logger
+	// SQL is put around each round trip to PostgreSQL and HTTP around each request to the API server; nil for none.
+	SQL  postgres.Interceptor
+	HTTP func(http.RoundTripper) http.RoundTripper
+	// LoginInterval is the mean time between two checks of a role's login; 0 for a day.
+	LoginInterval time.Duration
+}
+
+// Logger makes log the logger of the libraries too, once for the process.
+func Logger(log *slog.Logger) {
 	logger := logr.FromSlogHandler(log.Handler())
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
+}
 
-	mgr, err := ctrl.NewManager(s.Kube, managerOptions(s))
+// Run runs the controllers until ctx ends and reconciles in flight have ended.
+func Run(ctx context.Context, o Options) error {
+	s := o.Settings
+	mgr, err := ctrl.NewManager(connection(o), managerOptions(o))
 	if err != nil {
 		return fmt.Errorf("connecting to the API server: %w", err)
 	}
-	cluster, err := clusterID(ctx, mgr.GetAPIReader())
+	cluster, err := ClusterID(ctx, mgr.GetAPIReader())
 	if err != nil {
 		return err
 	}
 	reconciler := &shared.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Cluster: cluster,
-		FieldManager: s.ControllerName, Resync: s.Resync,
+		FieldManager: s.ControllerName, Resync: s.Resync, LoginInterval: o.LoginInterval,
 		Recorder: mgr.GetEventRecorder(s.ControllerName), Waiting: shared.NewWaiting(),
 	}
+	if reconciler.LoginInterval == 0 {
+		reconciler.LoginInterval = defaultLoginInterval
+	}
 	if s.Postgres != nil {
-		server, err := postgres.NewServer(s.Postgres.AdminDSNFile, nil)
+		server, err := postgres.NewServer(s.Postgres.AdminDSNFile, o.SQL)
 		if err != nil {
 			return fmt.Errorf("POSTGRES_ADMIN_DSN_FILE: %w", err)
 		}
 		defer server.Close()
-		server.Notify(func(down error) {
-			if down == nil {
-				log.Info("PostgreSQL can be reached again")
-				reconciler.Waiting.Wake()
-				return
-			}
-			log.Error("PostgreSQL can't be reached", "error", down)
-		})
+		server.Notify(follow(o.Log, reconciler.Waiting))
 		reconciler.Admin = server
 		reconciler.Endpoint = endpoint(*s.Postgres, server)
 	}
 	if err := reconciler.SetupWithManager(mgr, s.Workers); err != nil {
 		return err
 	}
-	log.Info("starting", "version", version(), "cluster", cluster)
+	o.Log.Info("starting", "controller", s.ControllerName, "cluster", cluster)
 	if err := mgr.Start(ctx); err != nil {
 		return err
 	}
-	log.Info("stopped")
+	o.Log.Info("stopped")
 	return nil
 }
 
-func managerOptions(s settings.Settings) ctrl.Options {
+// follow logs the server's going and coming, and wakes those who wait for it.
+func follow(log *slog.Logger, waiting *shared.Waiting) func(error) {
+	return func(down error) {
+		if down == nil {
+			log.Info("PostgreSQL can be reached again")
+			waiting.Wake()
+			return
+		}
+		log.Error("PostgreSQL can't be used; waiting for it", "error", down)
+	}
+}
+
+func connection(o Options) *rest.Config {
+	c := rest.CopyConfig(o.Settings.Kube)
+	if o.HTTP != nil {
+		c.Wrap(o.HTTP)
+	}
+	return c
+}
+
+func managerOptions(o Options) ctrl.Options {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
@@ -87,17 +122,19 @@ func managerOptions(s settings.Settings) ctrl.Options {
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
 		Client:                  client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: new(true)}},
+		Controller:              config.Controller{SkipNameValidation: new(true)}, // several managers in one test process
+		Logger:                  logr.FromSlogHandler(o.Log.Handler()),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: new(shutdownGrace),
 	}
-	if s.Namespace != "" {
-		options.Cache.DefaultNamespaces = map[string]cache.Config{s.Namespace: {}}
+	if namespace := o.Settings.Namespace; namespace != "" {
+		options.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	}
 	return options
 }
 
-// clusterID is what claims call this cluster: the uid of the one namespace that every cluster has from its beginning.
-func clusterID(ctx context.Context, live client.Reader) (string, error) {
+// ClusterID is what claims call this cluster: the uid of the one namespace that every cluster has from its beginning.
+func ClusterID(ctx context.Context, live client.Reader) (string, error) {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := live.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace); err != nil {
@@ -121,38 +158,4 @@ func endpoint(p settings.Postgres, server *postgres.Server) func() (shared.Endpo
 		e.CA, err = ca.content()
 		return e, err
 	}
-}
-
-// file is a file that is read again when it changes, looked at once a second at most.
-type file struct {
-	name string
-
-	mu      sync.Mutex
-	checked time.Time
-	stat    os.FileInfo
-	data    []byte
-	err     error
-}
-
-func (f *file) content() ([]byte, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if time.Since(f.checked) < time.Second {
-		return f.data, f.err
-	}
-	f.checked = time.Now()
-	stat, err := os.Stat(f.name)
-	if err == nil && f.err == nil && f.stat != nil && stat.ModTime().Equal(f.stat.ModTime()) && os.SameFile(stat, f.stat) {
-		return f.data, nil
-	}
-	var data []byte
-	if err == nil {
-		data, err = os.ReadFile(f.name)
-	}
-	if err == nil {
-		f.data = bytes.TrimSpace(data)
-		f.data = append(f.data, '\n')
-	}
-	f.stat, f.err = stat, err
-	return f.data, f.err
 }

@@ -1,0 +1,136 @@
+package v1alpha1_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/example/databases/api/postgres/v1alpha1"
+	"github.com/example/databases/internal/testenv"
+)
+
+func TestMain(m *testing.M) {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	os.Exit(testenv.Main(m, testenv.WithScheme(scheme), testenv.WithComponents("etcd", "kube-apiserver")))
+}
+
+func database(namespace, name, specName string) *v1alpha1.Database {
+	return &v1alpha1.Database{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.DatabaseSpec{Name: specName},
+	}
+}
+
+const (
+	form     = "must begin with a letter or '_' and go on with letters, digits, '_' and '-' (ASCII)"
+	taken    = "is reserved by PostgreSQL or by a cloud provider; choose another name"
+	pgPrefix = "must not begin with 'pg_', which PostgreSQL reserves for its own roles"
+)
+
+func TestSpecName(t *testing.T) {
+	c := testenv.Get(t).Client()
+	namespace := testenv.Namespace(t, c)
+	for _, name := range []string{"orders", "My-App", "select", "_", "a-", "_1", strings.Repeat("x", 63), "Postgres", "pgx", "template2"} {
+		if err := c.Create(t.Context(), database(namespace, "good", name), client.DryRunAll); err != nil {
+			t.Errorf("%q is refused: %v", name, err)
+		}
+	}
+	for name, want := range map[string]string{
+		strings.Repeat("x", 64): `spec.name: Too long: may not be more than 63 bytes`,
+		"1orders":               `spec.name: Invalid value: "1orders": ` + form,
+		"-orders":               `spec.name: Invalid value: "-orders": ` + form,
+		"or ders":               `spec.name: Invalid value: "or ders": ` + form,
+		`o"; DROP`:              `spec.name: Invalid value: "o\"; DROP": ` + form,
+		"o'rders":               `spec.name: Invalid value: "o'rders": ` + form,
+		"bücher":                `spec.name: Invalid value: "bücher": ` + form,
+		"orders\n":              `spec.name: Invalid value: "orders\n": ` + form,
+		"pg_orders":             `spec.name: Invalid value: "pg_orders": ` + pgPrefix,
+		"postgres":              `spec.name: Invalid value: "postgres": ` + taken,
+		"template0":             `spec.name: Invalid value: "template0": ` + taken,
+		"template1":             `spec.name: Invalid value: "template1": ` + taken,
+		"public":                `spec.name: Invalid value: "public": ` + taken,
+		"none":                  `spec.name: Invalid value: "none": ` + taken,
+		"rdsadmin":              `spec.name: Invalid value: "rdsadmin": ` + taken,
+		"cloudsqladmin":         `spec.name: Invalid value: "cloudsqladmin": ` + taken,
+		"azure_maintenance":     `spec.name: Invalid value: "azure_maintenance": ` + taken,
+		"azure_sys":             `spec.name: Invalid value: "azure_sys": ` + taken,
+	} {
+		wantInvalid(t, c.Create(t.Context(), database(namespace, "bad", name), client.DryRunAll), want)
+	}
+}
+
+// TestMissingName sends what the Go types can't say.
+func TestMissingName(t *testing.T) {
+	c := testenv.Get(t).Client()
+	namespace := testenv.Namespace(t, c)
+	for want, spec := range map[string]any{
+		"spec: Required value":      nil,
+		"spec.name: Required value": map[string]any{},
+		`spec.name: Invalid value: "": spec.name in body should be at least 1 chars long`: map[string]any{"name": ""},
+	} {
+		object := &unstructured.Unstructured{Object: map[string]any{}}
+		object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.DatabaseKind))
+		object.SetNamespace(namespace)
+		object.SetName("bad")
+		if spec != nil {
+			object.Object["spec"] = spec
+		}
+		wantInvalid(t, c.Create(t.Context(), object, client.DryRunAll), want)
+	}
+}
+
+func TestImmutableAndMutable(t *testing.T) {
+	c := testenv.Get(t).Client()
+	db := database(testenv.Namespace(t, c), "orders", "orders")
+	if err := c.Create(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	if db.Spec.DeletionPolicy != v1alpha1.DeletionPolicyRetain {
+		t.Errorf("deletionPolicy defaults to %q", db.Spec.DeletionPolicy)
+	}
+	renamed := db.DeepCopy()
+	renamed.Spec.Name = "others"
+	wantInvalid(t, c.Update(t.Context(), renamed),
+		`spec.name: Invalid value: "others": can't be changed: make another Database with the new name and copy the data`)
+	limit := int32(5)
+	db.Spec.DeletionPolicy, db.Spec.ConnectionLimit = v1alpha1.DeletionPolicyDelete, &limit
+	if err := c.Update(t.Context(), db); err != nil {
+		t.Errorf("changing what may change: %v", err)
+	}
+}
+
+func TestOtherFields(t *testing.T) {
+	c := testenv.Get(t).Client()
+	namespace := testenv.Namespace(t, c)
+	if err := c.Create(t.Context(), database(namespace, strings.Repeat("x", 244), "orders"), client.DryRunAll); err != nil {
+		t.Errorf("a metadata.name of 244 characters is refused: %v", err)
+	}
+	wantInvalid(t, c.Create(t.Context(), database(namespace, strings.Repeat("x", 245), "orders"), client.DryRunAll),
+		"metadata.name must have at most 244 characters, so that the name of its Secret, <metadata.name>-postgres, fits")
+	policy := database(namespace, "bad", "orders")
+	policy.Spec.DeletionPolicy = "Destroy"
+	wantInvalid(t, c.Create(t.Context(), policy, client.DryRunAll),
+		`spec.deletionPolicy: Unsupported value: "Destroy": supported values: "Retain", "Delete"`)
+	for _, limit := range []int32{0, -1, 262144} {
+		limited := database(namespace, "bad", "orders")
+		limited.Spec.ConnectionLimit = &limit
+		wantInvalid(t, c.Create(t.Context(), limited, client.DryRunAll), "spec.connectionLimit: Invalid value")
+	}
+}
+
+func wantInvalid(t *testing.T, err error, want string) {
+	t.Helper()
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v\nwant one with %s", err, want)
+	}
+}

@@ -1,0 +1,7 @@
+// Package manager assembles the program: the controllers, the servers they speak to and the controller-runtime manager
+// that runs them.
+//
+// Invariants:
+//   - Nothing is decided here; what depends on a resource's state is in the controllers.
+//   - Reconciles in flight when the context ends are given their grace.
+package manager
