@@ -134,7 +134,7 @@ func (r *Reconciler) step(ctx context.Context, db *v1alpha1.Database) (*failure,
 // ensureFinalizer writes the finalizer down before anything is done for the Database.
 func (r *Reconciler) ensureFinalizer(ctx context.Context, db *v1alpha1.Database) error {
 	if db.DeletionTimestamp != nil || db.Annotations[v1alpha1.PausedAnnotation] == "true" ||
-		controllerutil.ContainsFinalizer(db, v1alpha1.Finalizer) {
+		controllerutil.ContainsFinalizer(db, v1alpha1.Finalizer) || !finalizerFirst && db.Status.SecretName == "" {
 		return nil
 	}
 	return r.patchFinalizers(ctx, db, controllerutil.AddFinalizer)

@@ -1,0 +1,5 @@
+//go:build brokenorder
+
+package shared
+
+const finalizerFirst = false
