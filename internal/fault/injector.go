@@ -47,12 +47,14 @@ func (i *Injector) SQL(ctx context.Context, operation string, call func(context.
 // HTTP decorates the transport to the API server. Only requests for one Database or one Secret count: lists, watches
 // and events come when they like.
 func (i *Injector) HTTP(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (response *http.Response, err error) {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		if !counted(req) {
 			return next.RoundTrip(req)
 		}
-		err = i.do(req.Method+" "+resource(req), func() error {
-			response, err = next.RoundTrip(req)
+		var response *http.Response
+		err := i.do(req.Method+" "+resource(req), func() error {
+			var err error
+			response, err = next.RoundTrip(req) //nolint:bodyclose // the caller closes it, or the lines below
 			return err
 		})
 		if err != nil && response != nil {

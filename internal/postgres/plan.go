@@ -1,5 +1,7 @@
 package postgres
 
+import "errors"
+
 // Plan says what to change so that what was observed becomes the wish, in order; nothing where it already is. It
 // fails, with an *Error, where the name may not be touched or a password is missing. It is a pure function.
 func Plan(wish Wish, have State) ([]Change, error) {
@@ -119,7 +121,7 @@ func refuseName(name string) error {
 func refuseClaim(wish Wish, comment string) error {
 	claim, err := ParseClaim(comment)
 	switch {
-	case err == errNoClaim:
+	case errors.Is(err, errNoClaim):
 		return errorf(KindAlreadyExists, nil, "A role %q exists that no resource has claimed. To hand it over, run: COMMENT ON ROLE %s IS %s",
 			wish.Name, identifier(wish.Name), literal(handOver(wish.Claim)))
 	case err != nil:

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"encoding/base64"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,7 +27,7 @@ func TestClaim(t *testing.T) {
 		if err == nil {
 			t.Errorf("ParseClaim(%q) = %+v, want an error", comment, claim)
 		}
-		if (err == errNoClaim) != noClaim {
+		if errors.Is(err, errNoClaim) != noClaim {
 			t.Errorf("ParseClaim(%q): %v; no claim at all: want %v", comment, err, noClaim)
 		}
 	}

@@ -49,7 +49,7 @@ func Describe(w io.Writer) {
 		}
 		fmt.Fprintf(table, "  %s\t%s\n", v.Name, usage)
 	}
-	table.Flush()
+	_ = table.Flush() // as with every print to a terminal, there is nobody to tell
 }
 
 func defaultOf(name string) string {

@@ -48,7 +48,7 @@ func TestLifecycle(t *testing.T) {
 	if secret.Type != "servicebinding.io/postgresql" || len(secret.Data["password"]) < 20 {
 		t.Errorf("Secret type %q, password of %d bytes", secret.Type, len(secret.Data["password"]))
 	}
-	if db.Status.SecretName != secret.Name || db.Status.Binding == nil || db.Status.Binding.Name != secret.Name ||
+	if db.Status.SecretName != secret.Name || db.Status.Binding.Name != secret.Name ||
 		db.Status.ObservedGeneration != db.Generation || db.Status.SecretVersion != string(secret.UID)+"/"+secret.ResourceVersion {
 		t.Errorf("status %+v doesn't fit the Secret", db.Status)
 	}
@@ -168,8 +168,7 @@ func TestDrift(t *testing.T) {
 	w.options.LoginInterval = time.Second
 	w.options.Settings.Resync = 2 * time.Second
 	w.start()
-	limit := int32(7)
-	name := w.create("orders", func(db *v1alpha1.Database) { db.Spec.ConnectionLimit = &limit }).Spec.Name
+	name := w.create("orders", func(db *v1alpha1.Database) { db.Spec.ConnectionLimit = 7 }).Spec.Name
 	w.ready("orders")
 	first := w.secret("orders")
 	limitIs := func(n string) func() bool {
@@ -180,7 +179,7 @@ func TestDrift(t *testing.T) {
 	w.eventually("the limit is set", limitIs("7"))
 	w.sql("ALTER ROLE " + name + " CONNECTION LIMIT 9")
 	w.eventually("the limit is put back", limitIs("7"))
-	update(w, "orders", &v1alpha1.Database{}, func(db *v1alpha1.Database) { db.Spec.ConnectionLimit = nil })
+	update(w, "orders", &v1alpha1.Database{}, func(db *v1alpha1.Database) { db.Spec.ConnectionLimit = 0 })
 	w.eventually("the limit is taken away", limitIs("-1"))
 
 	w.sql("ALTER ROLE " + name + " NOLOGIN")

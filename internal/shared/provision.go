@@ -50,8 +50,7 @@ func (r *Reconciler) provision(ctx context.Context, db *v1alpha1.Database) *fail
 // settled reports whether the cache shows the Secret whose password was last set, with all that this controller put
 // there: then it needn't be read.
 func (r *Reconciler) settled(ctx context.Context, db *v1alpha1.Database, endpoint Endpoint) bool {
-	ready := apimeta.FindStatusCondition(db.Status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != db.Generation || db.Status.SecretVersion == "" {
+	if !isReady(db) || db.Status.SecretVersion == "" {
 		return false
 	}
 	secret := &metav1.PartialObjectMetadata{}
@@ -61,6 +60,12 @@ func (r *Reconciler) settled(ctx context.Context, db *v1alpha1.Database, endpoin
 	}
 	return secretVersion(secret) == db.Status.SecretVersion && secret.Annotations[connectionAnnotation] == endpoint.hash() &&
 		metav1.IsControlledBy(secret, db)
+}
+
+// isReady reports whether the spec as it is now was found provisioned the last time.
+func isReady(db *v1alpha1.Database) bool {
+	ready := apimeta.FindStatusCondition(db.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == db.Generation
 }
 
 // provisionWithSecret reads the Secret, provisions with its password or a new one, and applies the Secret.
@@ -88,7 +93,7 @@ func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Datab
 		return fail(v1alpha1.ReasonSecretApplyFailed, err, "The Secret could not be applied.")
 	}
 	db.Status.SecretName = db.SecretName()
-	db.Status.Binding = &v1alpha1.SecretBinding{Name: db.SecretName()}
+	db.Status.Binding = v1alpha1.SecretBinding{Name: db.SecretName()}
 	db.Status.SecretVersion = version
 	return nil
 }
@@ -132,8 +137,8 @@ func (r *Reconciler) gone(ctx context.Context, db *v1alpha1.Database, claim post
 
 func (r *Reconciler) wish(db *v1alpha1.Database) postgres.Wish {
 	wish := postgres.Wish{Name: db.Spec.Name, Claim: r.claim(db), ConnectionLimit: postgres.NoConnectionLimit}
-	if limit := db.Spec.ConnectionLimit; limit != nil {
-		wish.ConnectionLimit = int(*limit)
+	if limit := db.Spec.ConnectionLimit; limit != 0 {
+		wish.ConnectionLimit = int(limit)
 	}
 	return wish
 }

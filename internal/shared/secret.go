@@ -97,8 +97,9 @@ func (r *Reconciler) applySecret(ctx context.Context, db *v1alpha1.Database, sec
 		WithData(data)
 	options := []client.ApplyOption{client.FieldOwner(r.FieldManager)}
 	if secret != nil {
-		// The uid lets the apply fail where the Secret was deleted, instead of bringing the old password back.
-		wish.WithUID(secret.UID).WithType(secret.Type)
+		// The uid lets the apply fail where the Secret was deleted, instead of bringing the old password back, and the
+		// resourceVersion where it was edited, instead of undoing the edit.
+		wish.WithUID(secret.UID).WithResourceVersion(secret.ResourceVersion).WithType(secret.Type)
 		options = append(options, client.ForceOwnership)
 	}
 	// Without force a Secret that somebody made meanwhile is not overwritten: its fields, or its type, conflict.

@@ -6,20 +6,20 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/example/databases/api/postgres/v1alpha1"
 )
@@ -49,18 +49,58 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	if err != nil {
 		return err
 	}
+	owner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.Database{}, handler.OnlyControllerOwner())
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(ControllerName).
-		For(&v1alpha1.Database{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: relevant})).
-		Owns(&corev1.Secret{}, builder.OnlyMetadata).
-		Watches(&v1alpha1.Database{}, handler.Funcs{DeleteFunc: r.wakeRivals}).
+		Watches(&v1alpha1.Database{}, handler.Funcs{CreateFunc: first, UpdateFunc: changed, DeleteFunc: r.deleted}).
+		Watches(&corev1.Secret{}, owner, builder.OnlyMetadata).
 		WatchesRawSource(source.Func(r.Waiting.start)).
+		WithLogConstructor(func(req *reconcile.Request) logr.Logger {
+			log := mgr.GetLogger().WithValues("controller", ControllerName)
+			if req != nil {
+				log = log.WithValues("namespace", req.Namespace, "name", req.Name)
+			}
+			return log
+		}).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			EnableWarmup:            new(true),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackoff, maxBackoff),
 		}).
 		Complete(r)
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// first looks at a Database that is new to this process. Those that were ready when it started can wait for those that
+// something happens to; the library would let all wait that were there when it started, also those that nobody has
+// provisioned yet.
+func first(_ context.Context, e event.CreateEvent, q queue) {
+	db, ok := e.Object.(*v1alpha1.Database)
+	if !ok {
+		return
+	}
+	priority := 0
+	if e.IsInInitialList && db.DeletionTimestamp == nil && isReady(db) {
+		priority = handler.LowPriority
+	}
+	add(q, db, priority)
+}
+
+// changed looks at a Database whose wish changed, at once.
+func changed(_ context.Context, e event.UpdateEvent, q queue) {
+	if relevant(e) {
+		add(q, e.ObjectNew, 0)
+	}
+}
+
+func add(q queue, o client.Object, priority int) {
+	req := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}
+	if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, req)
+		return
+	}
+	q.Add(req)
 }
 
 // relevant passes what may change what is to be done: not our own writes of the status.
@@ -70,19 +110,20 @@ func relevant(e event.UpdateEvent) bool {
 		slices.Contains(e.ObjectOld.GetFinalizers(), v1alpha1.Finalizer) && !slices.Contains(e.ObjectNew.GetFinalizers(), v1alpha1.Finalizer)
 }
 
-// wakeRivals looks again at the Databases that wished for the name of one that is gone.
-func (r *Reconciler) wakeRivals(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+// deleted forgets a Database that is gone, and looks again at those that wished for its name.
+func (r *Reconciler) deleted(ctx context.Context, e event.DeleteEvent, q queue) {
 	gone, ok := e.Object.(*v1alpha1.Database)
 	if !ok {
 		return
 	}
+	add(q, gone, 0)
 	var rivals v1alpha1.DatabaseList
 	if err := r.Client.List(ctx, &rivals, client.MatchingFields{specNameIndex: gone.Spec.Name}); err != nil {
 		return // they look again by themselves, later
 	}
-	for _, rival := range rivals.Items {
-		if rival.UID != gone.UID {
-			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&rival)})
+	for i := range rivals.Items {
+		if rivals.Items[i].UID != gone.UID {
+			add(q, &rivals.Items[i], 0)
 		}
 	}
 }

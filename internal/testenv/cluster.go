@@ -59,7 +59,7 @@ func startCluster(ctx context.Context, arguments []string) (*cluster, error) {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil || !ready {
-		return nil, fmt.Errorf("dev/cluster did not become ready (%v): standard error says why", c.stop())
+		return nil, errors.Join(errors.New("dev/cluster did not become ready: standard error says why"), c.stop())
 	}
 	c.kubeconfig = kubeconfig
 	return c, nil

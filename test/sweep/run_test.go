@@ -126,9 +126,9 @@ func (r *run) stop(killed bool) error {
 		return err
 	case <-time.After(converge):
 		_ = r.child.Process.Kill()
-		<-r.waiting
+		err := <-r.waiting
 		r.child = nil
-		return errors.New("the controller did not end")
+		return errors.Join(errors.New("the controller did not end"), err)
 	}
 }
 
@@ -188,10 +188,10 @@ func (r *run) secret(ctx context.Context) (*corev1.Secret, error) {
 func (r *run) gone(ctx context.Context) error {
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: databaseName}, &v1alpha1.Database{})
 	if !apierrors.IsNotFound(err) {
-		return fmt.Errorf("the Database is still there: %v", err)
+		return errors.Join(errors.New("the Database is still there"), err)
 	}
 	if secret, err := r.secret(ctx); err != nil || secret != nil {
-		return fmt.Errorf("the Secret is still there: %v", err)
+		return errors.Join(errors.New("the Secret is still there"), err)
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ var scenarios = []scenario{
 			}
 			old := world.server.DSN(r.specName(), r.password, r.specName())
 			if err := logIn(ctx, old); err == nil || err.Error() != "login refused: SQLSTATE 28P01" {
-				return fmt.Errorf("the old password: %v", err)
+				return errors.Join(errors.New("the old password wasn't refused"), err)
 			}
 			return nil
 		},

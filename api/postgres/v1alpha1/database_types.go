@@ -59,7 +59,7 @@ type DatabaseSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=262143
-	ConnectionLimit *int32 `json:"connectionLimit,omitempty"`
+	ConnectionLimit int32 `json:"connectionLimit,omitempty"`
 }
 
 // SecretBinding names a Secret of the Database's namespace, as the Service Binding specification has it.
@@ -79,6 +79,7 @@ type DatabaseStatus struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=type
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
@@ -96,7 +97,7 @@ type DatabaseStatus struct {
 
 	// binding names the same Secret where the Service Binding specification looks for it.
 	// +optional
-	Binding *SecretBinding `json:"binding,omitempty"`
+	Binding SecretBinding `json:"binding,omitzero"`
 
 	// secretVersion is the uid and resourceVersion of the Secret whose password was last set on the role.
 	// +optional

@@ -69,14 +69,15 @@ func TestSpecName(t *testing.T) {
 	}
 }
 
-// TestMissingName sends what the Go types can't say.
-func TestMissingName(t *testing.T) {
+// TestWhatGoCantSay sends what the Go types can't say.
+func TestWhatGoCantSay(t *testing.T) {
 	c := testenv.Get(t).Client()
 	namespace := testenv.Namespace(t, c)
 	for want, spec := range map[string]any{
 		"spec: Required value":      nil,
 		"spec.name: Required value": map[string]any{},
-		`spec.name: Invalid value: "": spec.name in body should be at least 1 chars long`: map[string]any{"name": ""},
+		`spec.name: Invalid value: "": spec.name in body should be at least 1 chars long`:                           map[string]any{"name": ""},
+		"spec.connectionLimit: Invalid value: 0: spec.connectionLimit in body should be greater than or equal to 1": map[string]any{"name": "orders", "connectionLimit": int64(0)},
 	} {
 		object := &unstructured.Unstructured{Object: map[string]any{}}
 		object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.DatabaseKind))
@@ -102,8 +103,7 @@ func TestImmutableAndMutable(t *testing.T) {
 	renamed.Spec.Name = "others"
 	wantInvalid(t, c.Update(t.Context(), renamed),
 		`spec.name: Invalid value: "others": can't be changed: make another Database with the new name and copy the data`)
-	limit := int32(5)
-	db.Spec.DeletionPolicy, db.Spec.ConnectionLimit = v1alpha1.DeletionPolicyDelete, &limit
+	db.Spec.DeletionPolicy, db.Spec.ConnectionLimit = v1alpha1.DeletionPolicyDelete, 5
 	if err := c.Update(t.Context(), db); err != nil {
 		t.Errorf("changing what may change: %v", err)
 	}
@@ -121,9 +121,9 @@ func TestOtherFields(t *testing.T) {
 	policy.Spec.DeletionPolicy = "Destroy"
 	wantInvalid(t, c.Create(t.Context(), policy, client.DryRunAll),
 		`spec.deletionPolicy: Unsupported value: "Destroy": supported values: "Retain", "Delete"`)
-	for _, limit := range []int32{0, -1, 262144} {
+	for _, limit := range []int32{-1, 262144} {
 		limited := database(namespace, "bad", "orders")
-		limited.Spec.ConnectionLimit = &limit
+		limited.Spec.ConnectionLimit = limit
 		wantInvalid(t, c.Create(t.Context(), limited, client.DryRunAll), "spec.connectionLimit: Invalid value")
 	}
 }

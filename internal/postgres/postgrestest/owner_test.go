@@ -79,7 +79,7 @@ func startOwner(t *testing.T, dir string) (*exec.Cmd, io.Reader) {
 	if err := owner.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { owner.Process.Kill() })
+	t.Cleanup(func() { _ = owner.Process.Kill() })
 	return owner, stdout
 }
 
