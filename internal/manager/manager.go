@@ -22,6 +22,7 @@ import (
 
 	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/postgres"
+	"github.com/example/databases/internal/reload"
 	"github.com/example/databases/internal/settings"
 	"github.com/example/databases/internal/shared"
 )
@@ -77,6 +78,13 @@ func Run(ctx context.Context, o Options) error {
 		}
 		defer server.Close()
 		server.Notify(follow(o.Log, reconciler.Waiting))
+		server.NotifyDSN(func(err error) {
+			if err != nil {
+				o.Log.Error("the admin's new DSN can't be used; the old one stays in use", "error", err)
+				return
+			}
+			o.Log.Info("the admin's DSN can be used again")
+		})
 		reconciler.Admin = server
 		reconciler.Endpoint = endpoint(*s.Postgres, server)
 	}
@@ -145,7 +153,7 @@ func ClusterID(ctx context.Context, live client.Reader) (string, error) {
 
 // endpoint gives what Secrets say of the server as of now: the DSN's sslmode and the CA file may change.
 func endpoint(p settings.Postgres, server *postgres.Server) func() (shared.Endpoint, error) {
-	ca := &file{name: p.CAFile}
+	ca := reload.NewFile(p.CAFile)
 	return func() (shared.Endpoint, error) {
 		e := shared.Endpoint{Host: p.Host, Port: p.Port, SSLMode: p.SSLMode}
 		if e.SSLMode == "" {
@@ -155,7 +163,7 @@ func endpoint(p settings.Postgres, server *postgres.Server) func() (shared.Endpo
 			return e, nil
 		}
 		var err error
-		e.CA, err = ca.content()
+		e.CA, err = ca.Content()
 		return e, err
 	}
 }

@@ -4,21 +4,17 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/example/databases/internal/reload"
 )
 
-const (
-	defaultConnectTimeout = 5 * time.Second
-	maxDSNBytes           = 64 << 10
-	// fileCheckInterval is how often at most the DSN file is looked at while the server is used.
-	fileCheckInterval = time.Second
-)
+const defaultConnectTimeout = 5 * time.Second
 
 // DSN is the admin connection, parsed.
 type DSN struct {
@@ -29,25 +25,19 @@ type DSN struct {
 // ReadDSN reads and parses the file that holds the admin connection's DSN, in one of libpq's two forms. The error
 // names the file and never quotes what it holds.
 func ReadDSN(file string) (DSN, error) {
-	f, err := os.Stat(file)
+	content, err := reload.NewFile(file).Content()
 	if err != nil {
 		return DSN{}, err
 	}
-	if f.Size() > maxDSNBytes {
-		return DSN{}, fmt.Errorf("%s has %d bytes, too many for a DSN", file, f.Size())
-	}
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return DSN{}, err
-	}
-	dsn, err := parseDSN(strings.TrimSpace(string(content)))
+	dsn, err := parseDSN(content)
 	if err != nil {
 		return DSN{}, fmt.Errorf("%s: %w", file, err)
 	}
 	return dsn, nil
 }
 
-func parseDSN(s string) (DSN, error) {
+func parseDSN(content []byte) (DSN, error) {
+	s := strings.TrimSpace(string(content))
 	if s == "" {
 		return DSN{}, errors.New("the file is empty")
 	}
@@ -67,7 +57,7 @@ func parseDSN(s string) (DSN, error) {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "databases-controller"
 	}
-	return DSN{config: config, sum: sha256.Sum256([]byte(s))}, nil
+	return DSN{config: config, sum: sha256.Sum256(content)}, nil
 }
 
 // SSLMode is the DSN's sslmode, from the TLS configuration that it led to, so that a mode from PGSSLMODE or a service
@@ -101,42 +91,34 @@ func (d DSN) SSLMode() string {
 
 // source is the DSN file, read again when it changes.
 type source struct {
-	file string
+	file *reload.File
 
-	mu      sync.Mutex
-	dsn     DSN
-	checked time.Time
-	stat    os.FileInfo
-	err     error
+	mu    sync.Mutex
+	dsn   DSN
+	tried [sha256.Size]byte // the content that was parsed last, good or bad
+	err   error
 }
 
-// current is the DSN to use now. A file that can't be read or parsed leaves the last good DSN in use; its error is
-// given by lastError.
-func (s *source) current() DSN {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if time.Since(s.checked) < fileCheckInterval {
-		return s.dsn
-	}
-	s.checked = time.Now()
-	stat, err := os.Stat(s.file)
-	if err == nil && s.err == nil && s.stat != nil && os.SameFile(stat, s.stat) &&
-		stat.ModTime().Equal(s.stat.ModTime()) && stat.Size() == s.stat.Size() {
-		return s.dsn
-	}
-	var dsn DSN
-	if err == nil {
-		dsn, err = ReadDSN(s.file)
-	}
-	s.err = err
-	if err == nil {
-		s.dsn, s.stat = dsn, stat
-	}
-	return s.dsn
+func newSource(file string) (*source, error) {
+	dsn, err := ReadDSN(file)
+	return &source{file: reload.NewFile(file), dsn: dsn, tried: dsn.sum}, err
 }
 
-func (s *source) lastError() error {
+// current is the DSN to use now. A file that can't be read or parsed leaves the last good DSN in use, and gives its
+// error too.
+func (s *source) current() (DSN, error) {
+	content, err := s.file.Content()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.err
+	if err != nil {
+		return s.dsn, err
+	}
+	if sum := sha256.Sum256(content); sum != s.tried {
+		s.tried = sum
+		var dsn DSN
+		if dsn, s.err = parseDSN(content); s.err == nil {
+			s.dsn = dsn
+		}
+	}
+	return s.dsn, s.err
 }

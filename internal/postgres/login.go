@@ -18,7 +18,8 @@ func (s *Server) CheckLogin(ctx context.Context, name, password string) (bool, e
 	}
 	defer func() { <-s.login }()
 
-	config := s.source.current().config.Copy()
+	dsn, _ := s.source.current()
+	config := dsn.config.Copy()
 	config.User, config.Password, config.Database = name, prepare(password), name
 	err := s.intercept(ctx, "LOGIN", func(ctx context.Context) error {
 		conn, err := pgx.ConnectConfig(ctx, config)

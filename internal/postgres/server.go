@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/example/databases/internal/reload"
 )
 
 // MaxConnections is how many connections the admin holds at most. More gain nothing: the server makes databases no
@@ -42,20 +44,22 @@ type Server struct {
 	mu   sync.Mutex
 	pool *pgxpool.Pool
 	sum  [sha256.Size]byte // of the DSN that the pool was made of
+
+	dsnChanged func(error)
 }
 
 var _ Admin = (*Server)(nil)
 
 // NewServer makes the Admin of the server that the DSN in the file names. It doesn't connect. intercept may be nil.
 func NewServer(dsnFile string, intercept Interceptor) (*Server, error) {
-	dsn, err := ReadDSN(dsnFile)
+	source, err := newSource(dsnFile)
 	if err != nil {
 		return nil, err
 	}
 	if intercept == nil {
 		intercept = func(ctx context.Context, _ string, call func(context.Context) error) error { return call(ctx) }
 	}
-	s := &Server{source: &source{file: dsnFile, dsn: dsn}, intercept: intercept, login: make(chan struct{}, 1)}
+	s := &Server{source: source, intercept: intercept, login: make(chan struct{}, 1)}
 	s.lifetime, s.close = context.WithCancel(context.Background())
 	s.breaker.probe = s.probe
 	s.breaker.poke = make(chan struct{}, 1)
@@ -78,27 +82,49 @@ func (s *Server) Close() {
 func (s *Server) Notify(f func(error)) { s.breaker.notify(f) }
 
 // SSLMode is the sslmode of the admin's DSN as it is now.
-func (s *Server) SSLMode() string { return s.source.current().SSLMode() }
+func (s *Server) SSLMode() string {
+	dsn, _ := s.source.current()
+	return dsn.SSLMode()
+}
 
 // DSNError is why the DSN file in its present form can't be used, nil where it can. The last good DSN stays in use.
-func (s *Server) DSNError() error { return s.source.lastError() }
+func (s *Server) DSNError() error {
+	_, err := s.source.current()
+	return err
+}
+
+// NotifyDSN sets the function that is called when the DSN file can't be used any more, with the reason, and when it
+// can be used again, with nil. It must not block.
+func (s *Server) NotifyDSN(f func(error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dsnChanged = f
+}
 
 // watchFile lets a changed DSN take effect also while nobody calls, and ends the wait of an open breaker.
 func (s *Server) watchFile() {
-	tick := time.NewTicker(2 * fileCheckInterval)
+	tick := time.NewTicker(2 * reload.Interval)
 	defer tick.Stop()
+	failed := false
 	for {
 		select {
 		case <-s.lifetime.Done():
 			return
 		case <-tick.C:
 		}
-		before := s.poolSum()
-		if s.source.current().sum != before && before != [sha256.Size]byte{} {
-			if s.breaker.refusal() == nil {
-				_, _ = s.currentPool()
-				continue
-			}
+		dsn, err := s.source.current()
+		s.mu.Lock()
+		stale, tell := s.pool != nil && s.sum != dsn.sum, s.dsnChanged
+		s.mu.Unlock()
+		if tell != nil && (err != nil) != failed {
+			failed = err != nil
+			tell(err)
+		}
+		switch {
+		case !stale:
+		case s.breaker.refusal() == nil:
+			_, _ = s.currentPool()
+		default:
 			select {
 			case s.breaker.poke <- struct{}{}:
 			default:
@@ -107,15 +133,9 @@ func (s *Server) watchFile() {
 	}
 }
 
-func (s *Server) poolSum() [sha256.Size]byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sum
-}
-
 // currentPool is the pool of the DSN as it is now; the pool of an older one is closed as its calls end.
 func (s *Server) currentPool() (*pgxpool.Pool, error) {
-	dsn := s.source.current()
+	dsn, _ := s.source.current()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pool != nil && s.sum == dsn.sum {

@@ -129,11 +129,19 @@ func TestAdminPasswordRotated(t *testing.T) {
 		return err == nil
 	})
 
-	// A file that can't be used changes nothing.
+	// A file that can't be used changes nothing, and is told.
+	var told atomic.Int32
+	b.admin.NotifyDSN(func(err error) {
+		if err != nil {
+			told.Add(1)
+		} else {
+			told.Add(100)
+		}
+	})
 	b.writeDSN(t, "nonsense")
-	eventually(t, "the bad file is noticed", func() bool { b.provision(t, w); return b.admin.DSNError() != nil })
+	eventually(t, "the bad file is noticed", func() bool { b.provision(t, w); return b.admin.DSNError() != nil && told.Load() == 1 })
 	b.writeDSN(t, b.DSN("second_admin", "third-password", "postgres"))
-	eventually(t, "the good file is noticed", func() bool { b.provision(t, w); return b.admin.DSNError() == nil })
+	eventually(t, "the good file is noticed", func() bool { b.provision(t, w); return b.admin.DSNError() == nil && told.Load() == 101 })
 }
 
 func failures(t *testing.T, b *bench) int {

@@ -101,7 +101,7 @@ func FuzzDSN(f *testing.F) {
 	f.Add("host=h user=u password=hunter2hunter2 port=zzz")
 	f.Add("postgres://u:hunter2hunter2@h:zzz/d")
 	f.Fuzz(func(t *testing.T, dsn string) {
-		_, err := parseDSN(dsn)
+		_, err := parseDSN([]byte(dsn))
 		if err != nil && strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("the error shows the password: %v", err)
 		}
@@ -120,7 +120,7 @@ func TestDSN(t *testing.T) {
 		"host=/var/run/postgresql user=u sslmode=prefer": "disable",
 		"host=h user=u sslmode=disable search_path=evil": "disable",
 	} {
-		parsed, err := parseDSN(dsn)
+		parsed, err := parseDSN([]byte(dsn))
 		if err != nil {
 			t.Errorf("%s: %v", dsn, err)
 			continue
