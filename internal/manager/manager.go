@@ -80,7 +80,7 @@ func Run(ctx context.Context, o Options) error {
 		server.Notify(follow(o.Log, reconciler.Waiting))
 		server.NotifyDSN(func(err error) {
 			if err != nil {
-				o.Log.Error("the admin's new DSN can't be used; the old one stays in use", "error", err)
+				o.Log.Error("the admin's new DSN can't be used; the old one stays in use", "err", err)
 				return
 			}
 			o.Log.Info("the admin's DSN can be used again")
@@ -107,7 +107,7 @@ func follow(log *slog.Logger, waiting *shared.Waiting) func(error) {
 			waiting.Wake()
 			return
 		}
-		log.Error("PostgreSQL can't be used; waiting for it", "error", down)
+		log.Error("PostgreSQL can't be used; waiting for it", "err", down)
 	}
 }
 

@@ -1,6 +1,9 @@
 package postgres
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Plan says what to change so that what was observed becomes the wish, in order; nothing where it already is. It
 // fails, with an *Error, where the name may not be touched or a password is missing. It is a pure function.
@@ -102,18 +105,18 @@ func refuseReserved(name string, have State) error {
 	}
 	switch role := have.Role; {
 	case name == have.Admin.Name:
-		return errorf(KindNameReserved, nil, "%q is the controller's own role in PostgreSQL. Make another Database with another name.", name)
+		return errorf(KindNameReserved, nil, "%q is the controller's own role in PostgreSQL. Make another Database with another spec.name.", name)
 	case name == have.Admin.Database:
-		return errorf(KindNameReserved, nil, "%q is the database that the controller itself connects to. Make another Database with another name.", name)
+		return errorf(KindNameReserved, nil, "%q is the database that the controller itself connects to. Make another Database with another spec.name.", name)
 	case role != nil && (role.Superuser || role.CreateRole || role.Replication || role.BypassRLS):
-		return errorf(KindNameReserved, nil, "%q is a privileged role (SUPERUSER, CREATEROLE, REPLICATION or BYPASSRLS). Make another Database with another name.", name)
+		return errorf(KindNameReserved, nil, "%q is a privileged role (SUPERUSER, CREATEROLE, REPLICATION or BYPASSRLS). Make another Database with another spec.name.", name)
 	}
 	return nil
 }
 
 func refuseName(name string) error {
 	if err := CheckName(name); err != nil {
-		return errorf(KindNameReserved, nil, "No role and database can be made: %s. Make another Database with another name.", err)
+		return errorf(KindNameReserved, nil, "No role and database can be made: %s. Make another Database with another spec.name.", err)
 	}
 	return nil
 }
@@ -129,14 +132,23 @@ func refuseClaim(wish Wish, comment string) error {
 	case claim.fits(wish.Claim), wish.TakeOver != nil && claim == *wish.TakeOver:
 		return nil
 	}
-	conflict := errorf(KindNameConflict, nil, "The name %q is taken: its role is claimed by Database %s/%s (%s).",
-		wish.Name, claim.Namespace, claim.Name, claim.Group)
-	if claim.Cluster != wish.Claim.Cluster {
-		conflict.Message = errorf(KindNameConflict, nil, "The name %q is taken: its role is claimed by Database %s/%s of another Kubernetes cluster.",
-			wish.Name, claim.Namespace, claim.Name).Message
+	return conflict(wish, claim)
+}
+
+// conflict says whose the name is, to those who may know: the namespace and name of another namespace's resource are
+// in the log only.
+func conflict(wish Wish, claim Claim) *Error {
+	holder := "a Database of another namespace"
+	switch {
+	case claim.Cluster != wish.Claim.Cluster:
+		holder = "a Database of another Kubernetes cluster"
+	case claim.Namespace == wish.Claim.Namespace:
+		holder = fmt.Sprintf("the Database %q (%s)", claim.Name, claim.Group)
 	}
-	conflict.Claim = &claim
-	return conflict
+	e := errorf(KindNameConflict, fmt.Errorf("the role carries the claim %q", claim),
+		"The name %q is taken by %s. Make another Database with another spec.name.", wish.Name, holder)
+	e.Claim = &claim
+	return e
 }
 
 // handOver is the line by which an administrator gives an existing role to the resource.

@@ -100,10 +100,13 @@ func insufficient(err error, at failure) *Error {
 }
 
 // noEffect is the error for a change that the server took without an error and that isn't there: PostgreSQL answers
-// a GRANT or REVOKE without the privilege for it with a warning.
+// a GRANT or REVOKE that it doesn't carry out with a warning.
 func noEffect(change Change, name string, admin AdminState) *Error {
-	summary, _, _ := strings.Cut(change.String(), " "+name)
-	e := insufficient(nil, failure{statement: Statement{Summary: summary}, name: name, admin: admin})
-	e.Message = strings.Replace(e.Message, "may not run", "ran without effect", 1)
+	if _, ok := change.(OpenDatabase); ok {
+		return errorf(KindInsufficientPrivilege, nil,
+			"PUBLIC keeps privileges on the database %q that a role other than its owner granted. As a superuser, take that role's GRANT OPTION away with CASCADE; \\l in psql names it.", name)
+	}
+	e := insufficient(nil, failure{statement: Statement{Summary: "GRANT ROLE"}, name: name, admin: admin})
+	e.Message = strings.Replace(e.Message, "may not run GRANT ROLE", "still lacks what it needs after "+change.String(), 1)
 	return e
 }

@@ -20,8 +20,11 @@ func TestTwoOfOneName(t *testing.T) {
 	winner.ready("orders")
 	loser.create("orders", specName(name), deletePolicy)
 	loser.wait("orders", v1alpha1.ReasonNameConflict)
-	if got, want := loser.message("orders"), fmt.Sprintf("The name %q is taken: its role is claimed by Database %s/orders (postgres.example.com).", name, winner.namespace); got != want {
+	if got, want := loser.message("orders"), fmt.Sprintf("The name %q is taken by a Database of another namespace. Make another Database with another spec.name.", name); got != want {
 		t.Errorf("message %q, want %q", got, want)
+	}
+	if message := loser.message("orders"); strings.Contains(message, winner.namespace+"/") {
+		t.Errorf("message %q names another tenant's resource", message)
 	}
 	if loser.secret("orders") != nil {
 		t.Error("the loser has a Secret")
@@ -46,6 +49,9 @@ func TestHeir(t *testing.T) {
 	w.mustLogIn("first", "CREATE TABLE t (i int)")
 	w.create("second", specName(name))
 	w.wait("second", v1alpha1.ReasonNameConflict)
+	if got, want := w.message("second"), fmt.Sprintf("The name %q is taken by the Database \"first\" (postgres.example.com). Make another Database with another spec.name.", name); got != want {
+		t.Errorf("message %q, want %q", got, want)
+	}
 	w.settle()
 	w.delete("first") // Retain: the data stays, and the second of the same namespace takes it over
 	w.ready("second")
@@ -83,7 +89,7 @@ func TestTwoClusters(t *testing.T) {
 	here.ready("orders")
 	there.create("orders", specName(name), deletePolicy)
 	there.wait("orders", v1alpha1.ReasonNameConflict)
-	if got := there.message("orders"); !strings.Contains(got, "of another Kubernetes cluster") {
+	if got := there.message("orders"); !strings.Contains(got, "a Database of another Kubernetes cluster") {
 		t.Errorf("message %q", got)
 	}
 	there.delete("orders")
@@ -138,7 +144,7 @@ func TestNameReserved(t *testing.T) {
 	w.start()
 	w.create("admin", specName("weak_admin"), deletePolicy)
 	w.wait("admin", v1alpha1.ReasonNameReserved)
-	if got, want := w.message("admin"), `"weak_admin" is the controller's own role in PostgreSQL. Make another Database with another name.`; got != want {
+	if got, want := w.message("admin"), `"weak_admin" is the controller's own role in PostgreSQL. Make another Database with another spec.name.`; got != want {
 		t.Errorf("message %q, want %q", got, want)
 	}
 	w.delete("admin")

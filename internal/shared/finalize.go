@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/example/databases/api/postgres/v1alpha1"
 )
@@ -24,5 +25,6 @@ func (r *Reconciler) finalize(ctx context.Context, db *v1alpha1.Database) (*fail
 			return serverFailure(err), nil
 		}
 	}
+	log.FromContext(ctx).Info("let go", "deletionPolicy", db.Spec.DeletionPolicy)
 	return nil, r.patchFinalizers(ctx, db, controllerutil.RemoveFinalizer)
 }

@@ -10,6 +10,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/postgres"
@@ -111,6 +112,9 @@ func (r *Reconciler) provisionServer(ctx context.Context, db *v1alpha1.Database,
 			wish.TakeOver = e.Claim
 			outcome, err = r.Admin.Provision(ctx, wish)
 		}
+	}
+	if len(outcome.Changes) > 0 {
+		log.FromContext(ctx).Info("changed", "changes", outcome.Changes)
 	}
 	if outcome.DatabaseCreated && db.Status.SecretVersion != "" {
 		r.Recorder.Eventf(db, nil, corev1.EventTypeWarning, v1alpha1.ReasonDatabaseRecreated, "Reconcile",

@@ -34,7 +34,7 @@ const (
 	DeletionPolicyDelete DeletionPolicy = "Delete"
 )
 
-// DatabaseSpec is the wish: a role and a database of one name.
+// DatabaseSpec is what the role and the database should be.
 type DatabaseSpec struct {
 	// name is the name of the database and of the role that owns it. It can't be changed.
 	// A letter or "_" first, then letters, digits, "_" and "-"; at most 63 characters; case matters.
@@ -124,7 +124,7 @@ type Database struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is the wish.
+	// spec is what the role and the database should be.
 	// +required
 	Spec DatabaseSpec `json:"spec,omitzero"`
 
