@@ -50,6 +50,9 @@ func dropBlocked(t *testing.T, b *bench) {
 	if got := code(b.as(t, w.Name, w.Password, w.Name)); got == "" {
 		t.Error("the tenant can still log in to a database that is being dropped")
 	}
+	if rows := b.query(t, "SELECT rolcanlogin FROM pg_roles WHERE rolname = 'held'"); rows[0][0] != "f" {
+		t.Error("the role may still log in, to other databases")
+	}
 	// The resource may be made anew meanwhile: the same name takes it back.
 	w.SetPassword = false
 	b.provision(t, w)

@@ -127,6 +127,32 @@ func claims(t *testing.T, b *bench) {
 }
 
 func takeOverRace(t *testing.T, b *bench) {
+	// One has planned to take over, another does, and the first goes on.
+	old := b.wish("inherited_late")
+	b.provision(t, old)
+	slow, fast := b.wish(old.Name), b.wish(old.Name)
+	slow.Claim, slow.TakeOver = claimOf("ns", "slow"), &old.Claim
+	fast.Claim, fast.TakeOver = claimOf("ns", "fast"), &old.Claim
+	planned, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	b.trips.before = func(operation string) error {
+		if strings.Contains(operation, "pg_advisory_xact_lock") {
+			once.Do(func() { close(planned); <-release })
+		}
+		return nil
+	}
+	late := make(chan error, 1)
+	go func() { _, err := b.admin.Provision(context.WithoutCancel(t.Context()), slow); late <- err }()
+	<-planned
+	b.trips.mu.Lock()
+	b.trips.before = nil
+	b.trips.mu.Unlock()
+	b.provision(t, fast)
+	close(release)
+	wantKind(t, <-late, postgres.KindNameConflict)
+	b.mustLogIn(t, fast)
+	b.drop(t, fast)
+
 	first := b.wish("inherited")
 	b.provision(t, first)
 	errs := make([]error, 6)

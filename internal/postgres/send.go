@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -73,6 +74,8 @@ func (s *Server) explain(err error, at failure) error {
 		return err
 	case code == codeInsufficientPrivilege:
 		return insufficient(err, at)
+	case code == codeInvalidParameter && summary == "SET ROLE": // the role went a moment ago
+		return errorf(KindFailed, errors.Join(errRace, err), "PostgreSQL refused %s (SQLSTATE %s).", summary, code)
 	case hasPassword && (code == codeInvalidParameter || code == codeInvalidPassword || code == "28000" || code == "P0001"):
 		return errorf(KindPasswordRejected, err, "The server's password rules refuse the password in the Secret. Put another one there, or delete the Secret to get a new random one.")
 	case code != "":

@@ -58,7 +58,33 @@ func withServer(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return testenv.Main(m, testenv.WithScheme(scheme))
+	status := testenv.Main(m, testenv.WithScheme(scheme))
+	if second.env != nil {
+		_ = second.env.Stop()
+	}
+	return status
+}
+
+// second is another cluster, without a controller manager: nobody collects garbage there.
+var second struct {
+	once sync.Once
+	env  *testenv.Environment
+	err  error
+}
+
+// inSecondCluster moves a world that isn't started yet to the second cluster.
+func (w *world) inSecondCluster() *world {
+	w.Helper()
+	second.once.Do(func() {
+		second.env, second.err = testenv.Start(context.Background(), testenv.WithScheme(scheme), testenv.WithComponents("etcd", "kube-apiserver"))
+	})
+	if second.err != nil {
+		w.Fatal(second.err)
+	}
+	w.Client = second.env.Client()
+	w.namespace = testenv.Namespace(w.T, w.Client)
+	w.options.Settings.Kube, w.options.Settings.Namespace = second.env.Config, w.namespace
+	return w
 }
 
 // world is a namespace, a controller that watches it, and a PostgreSQL server.
