@@ -127,8 +127,22 @@ func names(t *testing.T, b *bench) {
 
 func isolation(t *testing.T, b *bench) {
 	one, two := b.wish("isolated_one"), b.wish("isolated_two")
-	b.provision(t, one)
 	b.provision(t, two)
+	tried := false
+	b.trips.before = func(operation string) error { // the database is made, PUBLIC isn't out yet
+		if strings.Contains(operation, "REVOKE DATABASE") {
+			tried = true
+			if err := b.as(t, two.Name, two.Password, one.Name); code(err) != "55000" {
+				t.Errorf("another tenant slipped in between: error %v, want SQLSTATE 55000", err)
+			}
+		}
+		return nil
+	}
+	b.provision(t, one)
+	b.trips.before = nil
+	if !tried {
+		t.Error("the moment between was missed")
+	}
 	if got := code(b.as(t, two.Name, two.Password, one.Name)); got != "42501" {
 		t.Errorf("another tenant's connection: SQLSTATE %q, want 42501", got)
 	}

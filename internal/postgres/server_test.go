@@ -79,10 +79,15 @@ func TestServerRestartsUnnoticed(t *testing.T) {
 	b.admin.Notify(seen.notify)
 	w := b.wish("calm")
 	b.provision(t, w)
+	w.SetPassword = false
+	var all sync.WaitGroup
+	for range 40 { // so that every connection of the pool is open, and dies
+		all.Go(func() { _, _ = b.admin.Provision(context.WithoutCancel(t.Context()), w) })
+	}
+	all.Wait()
 	if err := errors.Join(b.Kill(), b.Restart(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	w.SetPassword = false
 	b.provision(t, w)
 	if seen.opened.Load() != 0 {
 		t.Error("dead pooled connections opened the breaker")
