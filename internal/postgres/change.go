@@ -97,7 +97,7 @@ func (c CreateRole) statements() ([]Statement, error) {
 	return transaction(statements...), nil
 }
 
-// statements of a WriteClaim compare before they write: see Server.writeClaim, which sends them one by one.
+// statements of a WriteClaim only write: Server.writeClaim compares before it sends them.
 func (c WriteClaim) statements() ([]Statement, error) {
 	return []Statement{commentRole(c.Name, c.Claim)}, nil
 }

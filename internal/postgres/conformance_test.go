@@ -38,6 +38,8 @@ func TestConformance(t *testing.T) {
 		{"a role with dependents elsewhere is kept until they are gone", dependents},
 		{"what the tenant made in its own database goes with it", tenantObjects},
 		{"DROP touches nothing that isn't claimed", dropUnclaimed},
+		{"a tenant's open transactions hold up only itself", openTransactions},
+		{"a tenant can't make its database undroppable", undroppable},
 		{"a role of another admin needs a GRANT, which the message gives", otherAdmin},
 		{"adopting", adopting},
 		{"no password in the server's log, nothing only a superuser may say", leaks},

@@ -2,8 +2,8 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -16,13 +16,51 @@ func (s *Server) Drop(ctx context.Context, name string, claim Claim) error {
 	if CheckName(name) != nil {
 		return nil // such a name was never made
 	}
+	ended := false
 	for races := 0; ; races++ {
 		err := s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error { return s.drop(ctx, conn, name, claim) })
-		if err == nil || !isRace(err) || races == maxRaces {
+		switch {
+		case sqlState(err) == codeLockNotAvailable && !ended:
+			// FORCE ends no session whose transaction holds a lock that the DROP itself waits for.
+			ended = true
+			if err := s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error { return s.endSessions(ctx, conn, name, claim) }); err != nil {
+				return err
+			}
+		case err == nil || !isRace(err) || races == maxRaces || pause(ctx) != nil:
 			return err
 		}
-		time.Sleep(raceDelay)
 	}
+}
+
+// endSessions ends the sessions of a claimed role, whatever database they are in.
+func (s *Server) endSessions(ctx context.Context, conn *pgx.Conn, name string, claim Claim) error {
+	have, err := s.observe(ctx, conn, name)
+	if err != nil || !have.claimedBy(claim) {
+		return err
+	}
+	at := failure{name: name, admin: have.Admin}
+	end := Statement{"SELECT pg_terminate_backend", "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = " + literal(name)}
+	if have.Admin.Superuser {
+		return s.send(ctx, conn, at, end)
+	}
+	statements := []Statement{{"SET ROLE", "SET ROLE " + identifier(name)}, end, {"RESET ROLE", "RESET ROLE"}}
+	if !have.Role.Settable {
+		statements = append([]Statement{grant(name, have.Admin).statement()}, statements...)
+	}
+	if err := s.send(ctx, conn, at, statements...); err != nil {
+		_ = conn.Close(context.WithoutCancel(ctx)) // it may still be the role
+		return err
+	}
+	return nil
+}
+
+// claimedBy reports whether the role is there and carries the claim.
+func (s State) claimedBy(claim Claim) bool {
+	if s.Role == nil {
+		return false
+	}
+	owner, err := ParseClaim(s.Role.Comment)
+	return err == nil && owner == claim
 }
 
 func (s *Server) drop(ctx context.Context, conn *pgx.Conn, name string, claim Claim) error {
@@ -30,10 +68,7 @@ func (s *Server) drop(ctx context.Context, conn *pgx.Conn, name string, claim Cl
 	if err != nil {
 		return err
 	}
-	if have.Role == nil {
-		return nil
-	}
-	if owner, err := ParseClaim(have.Role.Comment); err != nil || owner != claim {
+	if !have.claimedBy(claim) {
 		return nil
 	}
 	d := drop{name: name, admin: have.Admin}
@@ -79,7 +114,7 @@ func (s *Server) dropDatabase(ctx context.Context, conn *pgx.Conn, d drop) error
 		after = append(after, Statement{"RESET ROLE", "RESET ROLE"})
 	}
 	if d.disconnect {
-		before = append(before, Statement{"ALTER DATABASE", "ALTER DATABASE " + name + " ALLOW_CONNECTIONS false"})
+		before = append(before, Statement{"ALTER DATABASE", "ALTER DATABASE " + name + " ALLOW_CONNECTIONS false IS_TEMPLATE false"})
 	}
 	if d.andRole {
 		after = append(after, dropRoleStatement(d.name))
@@ -88,9 +123,9 @@ func (s *Server) dropDatabase(ctx context.Context, conn *pgx.Conn, d drop) error
 	if err == nil {
 		statements, _ := DropDatabase{Name: d.name}.statements()
 		err = s.send(ctx, conn, at, statements...)
-		if blocked := s.blocked(ctx, conn, d.name, err); blocked != nil {
-			err = blocked
-		}
+		err = s.blocked(ctx, conn, d.name, err, codeObjectInUse, codeInsufficientPrivilege, codeLockNotAvailable)
+	} else {
+		err = s.blocked(ctx, conn, d.name, err, codeLockNotAvailable)
 	}
 	if err == nil {
 		err = s.sendAny(ctx, conn, at, after)
@@ -133,22 +168,25 @@ SELECT what FROM (
     SELECT 1, 'prepared transaction ' || quote_literal(gid) || ' (user ' || quote_ident(owner) || ')'
     FROM pg_prepared_xacts WHERE database = $1
     UNION ALL
+    SELECT 1, 'subscription ' || quote_literal(subname) FROM pg_subscription
+    WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = $1)
+    UNION ALL
     SELECT 1, 'replication slot ' || quote_literal(slot_name) FROM pg_replication_slots WHERE database = $1
     UNION ALL
     SELECT 2, 'session ' || pid || ' (user ' || quote_ident(usename) || ', application '
            || quote_literal(coalesce(application_name, '')) || ')'
-    FROM pg_stat_activity WHERE datname = $1 AND usename = $1
+    FROM pg_stat_activity WHERE usename = $1 AND pid <> pg_backend_pid()
 ) b ORDER BY class, what LIMIT 6`
 
-// blocked turns the refusal of a DROP DATABASE into the list of what holds the database; nil where nothing does, or
-// the DROP failed for another reason.
-func (s *Server) blocked(ctx context.Context, conn *pgx.Conn, name string, cause error) error {
-	if code := sqlState(cause); code != codeObjectInUse && code != codeInsufficientPrivilege {
-		return nil
+// blocked turns a refusal with one of the codes into the list of what holds the database; where nothing does, and for
+// every other cause, it gives the cause back.
+func (s *Server) blocked(ctx context.Context, conn *pgx.Conn, name string, cause error, codes ...string) error {
+	if !slices.Contains(codes, sqlState(cause)) {
+		return cause
 	}
 	holders, err := s.names(ctx, conn, "SELECT pg_stat_activity", blockersSQL, name)
 	if err != nil || len(holders) == 0 {
-		return nil
+		return cause
 	}
 	return errorf(KindDropBlocked, cause, "The database %q is held by what the admin role can't end: %s. End it, or set spec.deletionPolicy to Retain.",
 		name, list(holders))
@@ -168,7 +206,7 @@ func (s *Server) dependents(ctx context.Context, conn *pgx.Conn, name string, ca
 		databases = []string{"another database"}
 	}
 	return errorf(KindRoleHasDependents, cause,
-		"The database is dropped, but the role %q still has privileges or objects in: %s. There, run: REASSIGN OWNED BY %s TO CURRENT_USER; DROP OWNED BY %s. Or set spec.deletionPolicy to Retain.",
+		"The role %q still has privileges or objects in: %s. There, run: REASSIGN OWNED BY %s TO CURRENT_USER; DROP OWNED BY %s. Or set spec.deletionPolicy to Retain.",
 		name, list(databases), identifier(name), identifier(name))
 }
 

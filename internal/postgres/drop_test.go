@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -132,5 +133,49 @@ func dropUnclaimed(t *testing.T, b *bench) {
 		}
 	}
 	b.mustLogIn(t, w)
+	b.drop(t, w)
+}
+
+// openTransactions: catalog rows that a tenant may change are locked by it for as long as it likes.
+func openTransactions(t *testing.T, b *bench) {
+	w, victim := b.wish("lock_holder"), b.wish("lock_victim")
+	b.provision(t, victim)
+	victim.SetPassword = false
+	for _, locking := range []string{
+		"ALTER ROLE lock_holder PASSWORD 'x'", "COMMENT ON DATABASE lock_holder IS 'x'", "ALTER DATABASE lock_holder CONNECTION LIMIT 5",
+	} {
+		b.provision(t, w)
+		conn, err := b.connect(t, w.Name, w.Password, w.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), "BEGIN; "+locking); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(locking, "ROLE") {
+			var waiting sync.WaitGroup
+			for range postgres.MaxConnections {
+				waiting.Go(func() {
+					_, err := b.admin.Provision(context.WithoutCancel(t.Context()), w)
+					if want := `A session holds a lock on the role or the database "lock_holder": PostgreSQL refused ALTER ROLE. End that session, or wait for it.`; err == nil ||
+						!strings.HasPrefix(err.Error(), want) {
+						t.Errorf("error %v, want %s", err, want)
+					}
+				})
+			}
+			b.provision(t, victim)
+			waiting.Wait()
+		}
+		b.drop(t, w)
+	}
+	b.drop(t, victim)
+}
+
+func undroppable(t *testing.T, b *bench) {
+	w := b.wish("template_by_tenant")
+	b.provision(t, w)
+	if err := b.as(t, w.Name, w.Password, w.Name, "ALTER DATABASE template_by_tenant IS_TEMPLATE true"); err != nil {
+		t.Fatal(err)
+	}
 	b.drop(t, w)
 }

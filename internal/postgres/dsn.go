@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -14,7 +16,10 @@ import (
 	"github.com/example/databases/internal/reload"
 )
 
-const defaultConnectTimeout = 5 * time.Second
+const (
+	defaultConnectTimeout = 5 * time.Second
+	lockTimeout           = "3s"
+)
 
 // DSN is the admin connection, parsed.
 type DSN struct {
@@ -46,19 +51,33 @@ func parseDSN(content []byte) (DSN, error) {
 		// The parser's own error quotes the DSN, so it isn't wrapped.
 		return DSN{}, errors.New("not a PostgreSQL DSN such as postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=verify-full (special characters in the password must be percent-encoded)")
 	}
-	if config.User == "" || config.Host == "" {
+	if !namesUserAndHost(s) {
 		return DSN{}, errors.New("the DSN names no user or no host")
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = defaultConnectTimeout
 	}
-	// Names are looked up in pg_catalog alone, whatever the admin's own settings are.
+	// Names are looked up in pg_catalog alone, whatever the admin's own settings are, and no tenant's open transaction
+	// holds a connection for long.
 	config.RuntimeParams["search_path"] = "pg_catalog, pg_temp"
+	config.RuntimeParams["lock_timeout"] = lockTimeout
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "databases-controller"
 	}
 	return DSN{config: config, sum: sha256.Sum256(content)}, nil
 }
+
+// namesUserAndHost keeps the driver from filling them in from this process's own user and environment: half a file
+// would lead to another server.
+func namesUserAndHost(s string) bool {
+	if u, err := url.Parse(s); err == nil && u.Scheme != "" {
+		query := u.Query()
+		return (u.User.Username() != "" || query.Has("user")) && (u.Host != "" || query.Has("host"))
+	}
+	return keyword("service").MatchString(s) || keyword("user").MatchString(s) && keyword("host(addr)?").MatchString(s)
+}
+
+func keyword(name string) *regexp.Regexp { return regexp.MustCompile(`(^|\s)` + name + `\s*=\s*\S`) }
 
 // SSLMode is the DSN's sslmode, from the TLS configuration that it led to, so that a mode from PGSSLMODE or a service
 // file counts too.

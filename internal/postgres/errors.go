@@ -87,6 +87,8 @@ const (
 	codePrerequisiteState     = "55000"
 	codeObjectInUse           = "55006"
 	codeInternal              = "XX000"
+	codeTooManyConnections    = "53300"
+	codeLockNotAvailable      = "55P03"
 	codeDeadlock              = "40P01"
 )
 
@@ -125,6 +127,8 @@ func isUnavailable(err error) bool {
 		return true
 	}
 	switch code := sqlState(err); {
+	case errors.Is(err, errSilent):
+		return true
 	case code == "57P01", code == "57P02", code == "57P03", strings.HasPrefix(code, "08"):
 		return true
 	case code != "":
@@ -132,6 +136,9 @@ func isUnavailable(err error) bool {
 	}
 	return isBroken(err)
 }
+
+// errSilent: the server took a statement that it answers in no time, and didn't answer.
+var errSilent = errors.New("the server doesn't answer")
 
 // isBroken reports a connection that ended without an answer of the server.
 func isBroken(err error) bool {
@@ -146,7 +153,7 @@ func connectMessage(err error) string {
 	switch code := sqlState(err); {
 	case code == codeInvalidPassword || code == "28000":
 		return "The PostgreSQL server refuses the admin's login: check the file that POSTGRES_ADMIN_DSN_FILE names."
-	case code == "53300":
+	case code == codeTooManyConnections:
 		return "The PostgreSQL server has no connection left for the admin."
 	case code == "57P03":
 		return "The PostgreSQL server is starting up or shutting down."

@@ -37,13 +37,18 @@ type recorder struct {
 	trips []string
 	// before, where set, runs before each call and may refuse it.
 	before func(operation string) error
+	// after, where set, runs after each call.
+	after func(operation string)
 }
 
 func (r *recorder) intercept(ctx context.Context, operation string, call func(context.Context) error) error {
 	r.mu.Lock()
 	r.trips = append(r.trips, operation)
-	before := r.before
+	before, after := r.before, r.after
 	r.mu.Unlock()
+	if after != nil {
+		defer after(operation)
+	}
 	if before != nil {
 		if err := before(operation); err != nil {
 			return err

@@ -30,21 +30,26 @@ func planRole(wish Wish, have State) ([]Change, error) {
 		}}, nil
 	}
 	var changes []Change
+	alter := AlterRole{Name: wish.Name}
+	if wish.SetPassword {
+		alter.Password = wish.Password
+	}
 	if role.Comment != wish.Claim.String() {
+		// Whoever had the role before may have set any password.
+		if wish.Password == "" {
+			return nil, errorf(KindPasswordNeeded, nil, "The role %q is new to the resource and its password isn't known.", wish.Name)
+		}
+		alter.Password = wish.Password
 		changes = append(changes, WriteClaim{Name: wish.Name, From: role.Comment, Claim: wish.Claim})
 	}
 	if !role.Settable && !have.Admin.Superuser {
 		changes = append(changes, *grant(wish.Name, have.Admin))
 	}
-	alter := AlterRole{Name: wish.Name}
 	if !role.Login {
 		alter.Login = true
 	}
 	if role.ConnectionLimit != wish.ConnectionLimit {
 		alter.ConnectionLimit = &wish.ConnectionLimit
-	}
-	if wish.SetPassword {
-		alter.Password = wish.Password
 	}
 	if alter != (AlterRole{Name: wish.Name}) {
 		changes = append(changes, alter)

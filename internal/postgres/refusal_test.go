@@ -135,17 +135,12 @@ func takeOverRace(t *testing.T, b *bench) {
 	fast.Claim, fast.TakeOver = claimOf("ns", "fast"), &old.Claim
 	planned, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	b.trips.before = func(operation string) error {
-		if strings.Contains(operation, "pg_advisory_xact_lock") {
-			once.Do(func() { close(planned); <-release })
-		}
-		return nil
-	}
+	b.trips.after = func(string) { once.Do(func() { close(planned); <-release }) } // the first SELECT
 	late := make(chan error, 1)
 	go func() { _, err := b.admin.Provision(context.WithoutCancel(t.Context()), slow); late <- err }()
 	<-planned
 	b.trips.mu.Lock()
-	b.trips.before = nil
+	b.trips.after = nil
 	b.trips.mu.Unlock()
 	b.provision(t, fast)
 	close(release)

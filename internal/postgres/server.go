@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ const (
 	raceDelay     = 20 * time.Millisecond
 	probeTimeout  = 10 * time.Second
 	idleTime      = 15 * time.Minute
+	silence       = 15 * time.Second // after which a server that doesn't answer the one SELECT counts as down
 	rollbackLimit = 5 * time.Second
 )
 
@@ -37,6 +39,10 @@ type Server struct {
 	intercept Interceptor
 	breaker   breaker
 	login     chan struct{} // holds one token: one login check at a time
+
+	// claims is held while a claim is compared and written, so that of two resources that take over one role only
+	// one succeeds. A lock in PostgreSQL would be one that a tenant could hold.
+	claims sync.Mutex
 
 	lifetime context.Context // ends with Close
 	close    context.CancelFunc
@@ -155,6 +161,8 @@ func (s *Server) currentPool() (*pgxpool.Pool, error) {
 	config.MaxConnLifetime = 24 * time.Hour // a changed DSN retires them, and a broken one is found when it is used
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		ctx, cancel := context.WithTimeout(ctx, silence)
+		defer cancel()
 		_, err := conn.Prepare(ctx, observeName, observeSQL)
 		return err
 	}
@@ -176,6 +184,7 @@ func (s *Server) probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	pool.Reset() // a new connection shows whether the server takes one
 	return s.intercept(ctx, "CONNECT", pool.Ping)
 }
 
@@ -195,8 +204,18 @@ func (s *Server) run(ctx context.Context, f func(context.Context, *pgx.Conn) err
 		case err == nil:
 			err = f(ctx, conn.Conn())
 			conn.Release()
+		case s.retired(pool):
+			attempt--
+			continue // the DSN changed: the new pool
+		case sqlState(err) == codeTooManyConnections && pool.Stat().TotalConns() > 0:
+			// The tenants have all others, but what we hold still serves.
+			attempt--
+			if pause(ctx) == nil {
+				continue
+			}
+			return errorf(KindFailed, err, "%s", connectMessage(err))
 		case !isUnavailable(err):
-			return errorf(KindFailed, err, "No connection to PostgreSQL was to be had in time.")
+			return errorf(KindFailed, err, "No connection to PostgreSQL was free in time.")
 		}
 		if err == nil || !isUnavailable(err) {
 			return err
@@ -211,18 +230,40 @@ func (s *Server) run(ctx context.Context, f func(context.Context, *pgx.Conn) err
 	}
 }
 
+// retired reports whether the pool is that of an older DSN.
+func (s *Server) retired(pool *pgxpool.Pool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pool != pool && s.lifetime.Err() == nil
+}
+
+// pause waits a little, before looking again at what somebody else is changing.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(raceDelay):
+		return nil
+	}
+}
+
 // observe reads the state of a name.
-func (s *Server) observe(ctx context.Context, conn *pgx.Conn, name string) (State, error) {
+func (s *Server) observe(parent context.Context, conn *pgx.Conn, name string) (State, error) {
 	var state State
+	ctx, cancel := context.WithTimeout(parent, silence)
+	defer cancel()
 	err := s.intercept(ctx, observeSummary, func(ctx context.Context) error {
 		var err error
 		state, err = observe(ctx, conn, name)
 		return err
 	})
-	if err != nil {
-		return State{}, s.explain(err, failure{statement: Statement{Summary: observeSummary}})
+	switch {
+	case err == nil:
+		return state, nil
+	case ctx.Err() != nil && parent.Err() == nil:
+		return State{}, fmt.Errorf("%w: %w", errSilent, err)
 	}
-	return state, nil
+	return State{}, s.explain(err, failure{statement: Statement{Summary: observeSummary}})
 }
 
 // Provision implements Admin.
@@ -259,7 +300,9 @@ func (s *Server) provision(ctx context.Context, conn *pgx.Conn, wish *Wish, outc
 			round++
 		case isRace(err) && races < maxRaces:
 			races++
-			time.Sleep(raceDelay)
+			if pause(ctx) != nil {
+				return err
+			}
 		default:
 			return err
 		}
@@ -296,27 +339,22 @@ func (s *Server) apply(ctx context.Context, conn *pgx.Conn, change Change, name 
 	return s.send(ctx, conn, failure{name: name, admin: admin}, statements...)
 }
 
-// writeClaim compares the comment and replaces it in one transaction, under a lock, so that of two resources that
-// take over one role only one succeeds.
+// writeClaim compares the comment and replaces it.
 func (s *Server) writeClaim(ctx context.Context, conn *pgx.Conn, c WriteClaim, admin AdminState) error {
-	at := failure{name: c.Name, admin: admin}
+	s.claims.Lock()
+	defer s.claims.Unlock()
 	statements, err := c.statements()
 	if err != nil {
 		return err
 	}
-	lock := Statement{"SELECT pg_advisory_xact_lock", "SELECT pg_advisory_xact_lock(hashtext('databases claim'), hashtext(" + literal(c.Name) + "))"}
-	if err := s.send(ctx, conn, at, Statement{"BEGIN", "BEGIN"}, lock); err != nil {
-		return err
-	}
 	have, err := s.observe(ctx, conn, c.Name)
-	if err == nil && (have.Role == nil || have.Role.Comment != c.From) {
-		err = &Error{Kind: KindFailed, Message: "The role's claim changed meanwhile.", Err: errRace}
-	}
 	if err != nil {
-		rollback(ctx, conn)
 		return err
 	}
-	return s.send(ctx, conn, at, append(statements, Statement{"COMMIT", "COMMIT"})...)
+	if have.Role == nil || have.Role.Comment != c.From {
+		return &Error{Kind: KindFailed, Message: "The role's claim changed meanwhile.", Err: errRace}
+	}
+	return s.send(ctx, conn, failure{name: c.Name, admin: admin}, statements...)
 }
 
 // rollback ends a failed transaction; where that fails too the pool closes the connection, since its transaction is

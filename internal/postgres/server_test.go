@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -156,6 +157,67 @@ func failures(t *testing.T, b *bench) int {
 		t.Fatal(err)
 	}
 	return strings.Count(log, "password authentication failed")
+}
+
+// TestNoConnectionLeft: the tenants take every connection but those that the admin holds.
+func TestNoConnectionLeft(t *testing.T) {
+	b := newBench(t, postgrestest.Start(t, postgrestest.Options{Major: 16, Settings: map[string]string{"max_connections": "10"}}), true)
+	var seen down
+	b.admin.Notify(seen.notify)
+	w := b.wish("greedy")
+	b.provision(t, w)
+	for {
+		if _, err := b.connect(t, w.Name, w.Password, w.Name); err != nil {
+			if code(err) != "53300" {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	w.SetPassword = false
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			if _, err := b.admin.Provision(context.WithoutCancel(t.Context()), w); err != nil {
+				t.Errorf("Provision: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	if seen.opened.Load() > 0 {
+		t.Errorf("the breaker opened %d times", seen.opened.Load())
+	}
+}
+
+// TestDSNReplacedUnderLoad: calls that wait for a connection of the old DSN get one of the new.
+func TestDSNReplacedUnderLoad(t *testing.T) {
+	b := newBench(t, postgrestest.Start(t, postgrestest.Options{Major: 17}), false)
+	var seen down
+	b.admin.Notify(seen.notify)
+	w := b.wish("busy")
+	b.provision(t, w)
+	w.SetPassword = false
+	ctx, stop := context.WithTimeout(t.Context(), 6*time.Second)
+	defer stop()
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := b.admin.Provision(context.WithoutCancel(ctx), w); err != nil {
+					t.Errorf("Provision: %v", err)
+					return
+				}
+			}
+		})
+	}
+	for i := 0; ctx.Err() == nil; i++ {
+		b.writeDSN(t, b.SuperuserDSN()+fmt.Sprintf("&application_name=admin-%d", i))
+		time.Sleep(300 * time.Millisecond)
+	}
+	all.Wait()
+	if seen.opened.Load() > 0 {
+		t.Errorf("the breaker opened %d times", seen.opened.Load())
+	}
 }
 
 // TestPasswordCheck needs a contrib module, which the installed PostgreSQL has.

@@ -136,6 +136,10 @@ func TestDSN(t *testing.T) {
 	for content, want := range map[string]string{
 		"":                              "the file is empty",
 		"postgres://u:hunter2@h:port/d": "not a PostgreSQL DSN such as postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=verify-full (special characters in the password must be percent-encoded)",
+		"password=hunter2":              "the DSN names no user or no host",
+		"postgres://:hunter2@/d":        "the DSN names no user or no host",
+		"host=h password=hunter2":       "the DSN names no user or no host",
+		"&x=1":                          "the DSN names no user or no host",
 		"nonsense hunter2":              "not a PostgreSQL DSN such as postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=verify-full (special characters in the password must be percent-encoded)",
 	} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
