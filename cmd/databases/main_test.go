@@ -9,6 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/postgres"
 	"github.com/example/databases/internal/postgres/postgrestest"
 	"github.com/example/databases/internal/settings"
@@ -16,7 +24,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(testenv.Main(m, testenv.WithComponents("etcd", "kube-apiserver")))
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	os.Exit(testenv.Main(m, testenv.WithScheme(scheme), testenv.WithComponents("etcd", "kube-apiserver")))
 }
 
 // result is what a run of the program left.
@@ -76,12 +87,25 @@ func TestRunAndStop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan result, 1)
 	go func() { done <- program(ctx, environment(t, server, server.SuperuserDSN())) }()
-	time.Sleep(2 * time.Second)
+	c := testenv.Get(t).Client()
+	db := &v1alpha1.Database{ObjectMeta: metav1.ObjectMeta{Namespace: testenv.Namespace(t, c), Name: "orders"}, Spec: v1alpha1.DatabaseSpec{Name: "orders"}}
+	if err := c.Create(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); !meta.IsStatusConditionTrue(db.Status.Conditions, v1alpha1.ConditionReady); time.Sleep(50 * time.Millisecond) {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(db), db); err != nil || time.Now().After(deadline) {
+			t.Fatalf("not ready within a minute: %+v, %v", db.Status, err)
+		}
+	}
 	cancel()
 	select {
 	case got := <-done:
-		if got.status != 0 || !strings.Contains(got.stderr, `"msg":"stopped"`) {
+		if got.status != 0 || !strings.Contains(got.stderr, `"msg":"stopped"`) || !strings.Contains(got.stderr, `"changes":["CREATE ROLE orders"`) {
 			t.Errorf("%+v", got)
+		}
+		db.Finalizers = nil
+		if err := c.Update(t.Context(), db); err != nil {
+			t.Error(err)
 		}
 	case <-time.After(30 * time.Second):
 		t.Fatal("it didn't stop")

@@ -2,9 +2,12 @@ package manager
 
 import (
 	"context"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -153,7 +156,7 @@ func ClusterID(ctx context.Context, live client.Reader) (string, error) {
 
 // endpoint gives what Secrets say of the server as of now: the DSN's sslmode and the CA file may change.
 func endpoint(p settings.Postgres, server *postgres.Server) func() (shared.Endpoint, error) {
-	ca := reload.NewFile(p.CAFile)
+	ca := &certificates{file: reload.NewFile(p.CAFile)}
 	return func() (shared.Endpoint, error) {
 		e := shared.Endpoint{Host: p.Host, Port: p.Port, SSLMode: p.SSLMode}
 		if e.SSLMode == "" {
@@ -163,7 +166,30 @@ func endpoint(p settings.Postgres, server *postgres.Server) func() (shared.Endpo
 			return e, nil
 		}
 		var err error
-		e.CA, err = ca.Content()
+		e.CA, err = ca.current()
 		return e, err
 	}
+}
+
+// certificates is a CA file of which the last good content stays in use while it can't be read or holds none.
+type certificates struct {
+	file *reload.File
+
+	mu   sync.Mutex
+	good []byte
+}
+
+func (c *certificates) current() ([]byte, error) {
+	content, err := c.file.Content()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil && x509.NewCertPool().AppendCertsFromPEM(content):
+		c.good = content
+	case c.good == nil && err == nil:
+		return nil, errors.New("the CA file has no PEM certificate")
+	case c.good == nil:
+		return nil, err
+	}
+	return c.good, nil
 }

@@ -16,13 +16,14 @@ type Claimed struct {
 // Claims lists the roles that resources of a cluster claim.
 func (s *Server) Claims(ctx context.Context, cluster string) ([]Claimed, error) {
 	var found []Claimed
+	const summary = "SELECT pg_roles pg_shdescription"
 	err := s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		found = nil
 		rows, err := conn.Query(ctx, `SELECT r.rolname::text, c.description
 			FROM pg_roles r JOIN pg_shdescription c ON c.objoid = r.oid AND c.classoid = 1260
 			WHERE c.description LIKE $1 ORDER BY 1`, pgx.QueryExecModeExec, claimMark+"%")
 		if err != nil {
-			return err
+			return s.explain(err, failure{statement: Statement{Summary: summary}})
 		}
 		var role, comment string
 		_, err = pgx.ForEachRow(rows, []any{&role, &comment}, func() error {
@@ -31,7 +32,10 @@ func (s *Server) Claims(ctx context.Context, cluster string) ([]Claimed, error) 
 			}
 			return nil
 		})
-		return err
+		if err != nil {
+			return s.explain(err, failure{statement: Statement{Summary: summary}})
+		}
+		return nil
 	})
 	return found, err
 }

@@ -105,7 +105,7 @@ func refuse(wish Wish, have State) error {
 }
 
 func refuseReserved(name string, have State) error {
-	if err := refuseName(name); err != nil {
+	if err := RefuseName(name); err != nil {
 		return err
 	}
 	switch role := have.Role; {
@@ -119,7 +119,8 @@ func refuseReserved(name string, have State) error {
 	return nil
 }
 
-func refuseName(name string) error {
+// RefuseName fails with KindNameReserved where CheckName does.
+func RefuseName(name string) error {
 	if err := CheckName(name); err != nil {
 		return errorf(KindNameReserved, nil, "No role and database can be made: %s. Make another Database with another spec.name.", err)
 	}

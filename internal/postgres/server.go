@@ -273,7 +273,7 @@ func (s *Server) Provision(ctx context.Context, wish Wish) (Outcome, error) {
 	if err != nil || wish.Claim.UID == "" {
 		return outcome, errorf(KindFailed, err, "The claim of the resource can't be written.")
 	}
-	if err := refuseName(wish.Name); err != nil {
+	if err := RefuseName(wish.Name); err != nil {
 		return outcome, err
 	}
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error { return s.provision(ctx, conn, &wish, &outcome) })

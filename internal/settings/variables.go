@@ -26,17 +26,17 @@ var Variables = []Variable{
 	{"CONTROLLER_NAMESPACE", "the one namespace to watch; empty: all", ""},
 	{"CONTROLLER_WORKERS", "how many resources are reconciled at once, 1 to 100", "10"},
 	{"CONTROLLER_RESYNC", "mean time between two looks at a resource, 10s to 24h", "10m"},
-	{"POD_NAMESPACE", "namespace of the Lease; required in a pod", ""},
+	{"POD_NAMESPACE", "namespace of the Lease; required in a pod; no Lease is held yet", ""},
 	{"POD_NAME", "this replica's identity; required in a pod", ""},
 	{"POSTGRES_ADMIN_DSN_FILE", "file with the admin connection's DSN; read again when it changes", ""},
 	{"POSTGRES_HOST", "PostgreSQL's host as a client reaches it, for the Secrets", ""},
 	{"POSTGRES_PORT", "PostgreSQL's port as a client reaches it", "5432"},
 	{"POSTGRES_SSLMODE", "sslmode for the Secrets; empty: the admin DSN's", ""},
 	{"POSTGRES_CA_FILE", "PostgreSQL's CA for the Secrets, PEM; read again when it changes", ""},
-	{"PROBES_ADDR", "address of the probes, as :8443; required in a pod", ""},
+	{"PROBES_ADDR", "address of the probes, as :8443; required in a pod; not served yet", ""},
 	{"PROBES_TLS_PEM_FILE", "certificate and key of the probes, PEM; required in a pod", ""},
-	{"FAULT_TRUSTED_NAMESPACE_PREFIX", "namespaces whose failure scenarios are carried out; empty: none", ""},
-	{"FAULT_MAX_DELAY", "longest delay that a failure scenario may ask for, 0s to 10m", "10s"},
+	{"FAULT_TRUSTED_NAMESPACE_PREFIX", "namespaces whose failure scenarios will be trusted; checked, not used yet", ""},
+	{"FAULT_MAX_DELAY", "longest delay of a failure scenario, 0s to 10m; checked, not used yet", "10s"},
 }
 
 // Describe writes the table of variables.

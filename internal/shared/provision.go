@@ -32,6 +32,9 @@ func (r *Reconciler) provision(ctx context.Context, db *v1alpha1.Database) *fail
 	if err != nil {
 		return fail(v1alpha1.ReasonSecretApplyFailed, err, "What the Secret is to hold could not be read: check POSTGRES_CA_FILE.")
 	}
+	if err := postgres.RefuseName(db.Spec.Name); err != nil { // a stored name may be older than the rule
+		return serverFailure(err)
+	}
 	due := r.logins.due(client.ObjectKeyFromObject(db), r.LoginInterval)
 	if !due && r.settled(ctx, db, endpoint) {
 		err := r.provisionServer(ctx, db, r.wish(db))
@@ -73,6 +76,9 @@ func isReady(db *v1alpha1.Database) bool {
 func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Database, endpoint Endpoint, checkLogin bool) *failure {
 	secret, failed := r.readSecret(ctx, db)
 	if failed != nil {
+		if failed.reason == v1alpha1.ReasonSecretConflict { // nobody is to be told of another's Secret
+			db.Status.SecretName, db.Status.SecretVersion, db.Status.Binding = "", "", v1alpha1.SecretBinding{}
+		}
 		return failed
 	}
 	wish := r.wish(db)
@@ -106,7 +112,8 @@ func (r *Reconciler) provisionServer(ctx context.Context, db *v1alpha1.Database,
 	if errors.As(err, &e) && e.Kind == postgres.KindNameConflict && e.Claim != nil {
 		gone, goneErr := r.gone(ctx, db, *e.Claim)
 		if goneErr != nil {
-			return fmt.Errorf("reading the Database that claims the name: %w", goneErr)
+			return fail(v1alpha1.ReasonNameConflict, fmt.Errorf("reading the Database that claims the name: %w", goneErr),
+				fmt.Sprintf("The name %q is taken, and whether by a Database that is still there could not be read.", db.Spec.Name))
 		}
 		if gone {
 			wish.TakeOver = e.Claim
@@ -168,6 +175,10 @@ var reasons = map[postgres.Kind]string{
 func serverFailure(err error) *failure {
 	if err == nil {
 		return nil
+	}
+	var known *failure
+	if errors.As(err, &known) {
+		return known
 	}
 	reason, ok := reasons[postgres.KindOf(err)]
 	if !ok {

@@ -117,8 +117,15 @@ func TestMemory(t *testing.T) {
 		round(fmt.Sprintf("warm-up-%d", i))
 	}
 	heap, goroutines := footprint()
+	mallocs := allocations()
 	for i := range 100 {
 		round(fmt.Sprint(i))
+	}
+	// Everything that the process does is in it, the test's own patches and polls too.
+	if each := (allocations() - mallocs) / (100 * n); each > 5000 {
+		t.Errorf("%d allocations a reconcile with nothing to do, want at most 5000", each)
+	} else {
+		t.Logf("%d allocations a reconcile, with those of the test", each)
 	}
 	const secrets, size = 60, 500_000
 	for i := range secrets {
@@ -137,6 +144,12 @@ func TestMemory(t *testing.T) {
 	if goroutinesAfter > goroutines+20 {
 		t.Errorf("goroutines grew from %d to %d", goroutines, goroutinesAfter)
 	}
+}
+
+func allocations() uint64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.Mallocs
 }
 
 func footprint() (heap uint64, goroutines int) {

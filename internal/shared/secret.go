@@ -95,14 +95,15 @@ func (r *Reconciler) applySecret(ctx context.Context, db *v1alpha1.Database, sec
 			WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind(v1alpha1.DatabaseKind).
 			WithName(db.Name).WithUID(db.UID).WithController(true).WithBlockOwnerDeletion(true)).
 		WithData(data)
-	options := []client.ApplyOption{client.FieldOwner(r.FieldManager)}
+	options := []client.ApplyOption{client.FieldOwner(r.FieldManager), client.DisableReadYourWritesConsistency}
 	if secret != nil {
 		// The uid lets the apply fail where the Secret was deleted, instead of bringing the old password back, and the
 		// resourceVersion where it was edited, instead of undoing the edit.
 		wish.WithUID(secret.UID).WithResourceVersion(secret.ResourceVersion).WithType(secret.Type)
 		options = append(options, client.ForceOwnership)
 	}
-	// Without force a Secret that somebody made meanwhile is not overwritten: its fields, or its type, conflict.
+	// Without force a Secret that somebody made meanwhile is not overwritten: its type conflicts, or its fields. (The
+	// consistency that is switched off would start a second watch, of whole Secrets.)
 	if err := r.Client.Apply(ctx, wish, options...); err != nil {
 		return "", raced(fmt.Errorf("applying the Secret: %w", err))
 	}
@@ -139,7 +140,8 @@ func (r *Reconciler) removeStaleOwners(ctx context.Context, db *v1alpha1.Databas
 	}
 	before := secret.DeepCopy()
 	secret.OwnerReferences = slices.DeleteFunc(secret.OwnerReferences, stale)
-	err := r.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(r.FieldManager))
+	err := r.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
+		client.FieldOwner(r.FieldManager), client.DisableReadYourWritesConsistency)
 	if err != nil {
 		return fmt.Errorf("removing stale owners from the Secret: %w", err)
 	}

@@ -119,7 +119,9 @@ func TestSecretEdited(t *testing.T) {
 		s.OwnerReferences = nil
 	})
 	w.touch("orders", "now") // without its label the Secret isn't watched any more
-	w.wait("orders", v1alpha1.ReasonSecretConflict)
+	if db := w.wait("orders", v1alpha1.ReasonSecretConflict); db.Status.SecretName != "" || db.Status.Binding.Name != "" {
+		t.Errorf("the status still names a Secret that isn't the Database's: %+v", db.Status)
+	}
 	edit(func(s *corev1.Secret) { s.Labels = map[string]string{managedBy: "databases"} })
 	w.touch("orders", "again")
 	w.eventually("all is put back", func() bool {
@@ -132,6 +134,9 @@ func TestSecretEdited(t *testing.T) {
 	edit(func(s *corev1.Secret) { delete(s.Labels, managedBy) }) // still controlled by the Database
 	w.touch("orders", "label")
 	w.eventually("the label is back", func() bool { return w.secret("orders").Labels[managedBy] == "databases" })
+	if s := w.secret("orders"); string(s.Data["password"]) != "chosen by 'a' person, %41 \"\\" {
+		t.Error("a Secret that the cache didn't show was rotated") // only a live NotFound makes a password
+	}
 	for _, empty := range []func(*corev1.Secret){
 		func(s *corev1.Secret) { s.Data["password"] = nil },
 		func(s *corev1.Secret) { delete(s.Data, "password") },

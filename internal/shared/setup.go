@@ -118,7 +118,7 @@ func (r *Reconciler) deleted(ctx context.Context, e event.DeleteEvent, q queue) 
 	}
 	add(q, gone, 0)
 	var rivals v1alpha1.DatabaseList
-	if err := r.Client.List(ctx, &rivals, client.MatchingFields{specNameIndex: gone.Spec.Name}); err != nil {
+	if err := r.Client.List(ctx, &rivals, client.MatchingFields{specNameIndex: gone.Spec.Name}, client.DisableReadYourWritesConsistency); err != nil {
 		return // they look again by themselves, later
 	}
 	for i := range rivals.Items {
