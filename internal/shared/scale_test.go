@@ -122,8 +122,8 @@ func TestMemory(t *testing.T) {
 		round(fmt.Sprint(i))
 	}
 	// Everything that the process does is in it, the test's own patches and polls too.
-	if each := (allocations() - mallocs) / (100 * n); each > 5000 {
-		t.Errorf("%d allocations a reconcile with nothing to do, want at most 5000", each)
+	if each := (allocations() - mallocs) / (100 * n); each > 1500 {
+		t.Errorf("%d allocations a reconcile with nothing to do, want at most 1500", each)
 	} else {
 		t.Logf("%d allocations a reconcile, with those of the test", each)
 	}
