@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -81,12 +84,23 @@ func TestBadSettingsExit78(t *testing.T) {
 	}
 }
 
-// TestRunAndStop starts the whole program and ends it as SIGTERM does.
+// TestRunAndStop starts the program as a process, has it make a database, and ends it with SIGTERM.
 func TestRunAndStop(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "databases")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	server := postgrestest.Start(t, postgrestest.Options{Major: 17})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan result, 1)
-	go func() { done <- program(ctx, environment(t, server, server.SuperuserDSN())) }()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), binary)
+	cmd.Stderr = &stderr
+	for name, value := range environment(t, server, server.SuperuserDSN()) {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	cmd.Env = append(cmd.Env, "POSTGRES_PORT="+strconv.Itoa(server.Port()))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
 	c := testenv.Get(t).Client()
 	db := &v1alpha1.Database{ObjectMeta: metav1.ObjectMeta{Namespace: testenv.Namespace(t, c), Name: "orders"}, Spec: v1alpha1.DatabaseSpec{Name: "orders"}}
 	if err := c.Create(t.Context(), db); err != nil {
@@ -97,18 +111,17 @@ func TestRunAndStop(t *testing.T) {
 			t.Fatalf("not ready within a minute: %+v, %v", db.Status, err)
 		}
 	}
-	cancel()
-	select {
-	case got := <-done:
-		if got.status != 0 || !strings.Contains(got.stderr, `"msg":"stopped"`) || !strings.Contains(got.stderr, `"changes":["CREATE ROLE orders"`) {
-			t.Errorf("%+v", got)
-		}
-		db.Finalizers = nil
-		if err := c.Update(t.Context(), db); err != nil {
-			t.Error(err)
-		}
-	case <-time.After(30 * time.Second):
-		t.Fatal("it didn't stop")
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	err := cmd.Wait()
+	log := stderr.String()
+	if err != nil || !strings.Contains(log, `"msg":"stopped"`) || !strings.Contains(log, `"changes":["CREATE ROLE orders"`) {
+		t.Errorf("%v: %s", err, log)
+	}
+	db.Finalizers = nil
+	if err := c.Update(t.Context(), db); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -76,6 +76,8 @@ func (s *Server) explain(err error, at failure) error {
 		return insufficient(err, at)
 	case code == codeInvalidParameter && summary == "SET ROLE": // the role went a moment ago
 		return errorf(KindFailed, errors.Join(errRace, err), "PostgreSQL refused %s (SQLSTATE %s).", summary, code)
+	case code == codeLockNotAvailable && strings.HasPrefix(summary, "CREATE "): // somebody else is making the same
+		return errorf(KindFailed, errors.Join(errRace, err), "PostgreSQL refused %s (SQLSTATE %s).", summary, code)
 	case code == codeLockNotAvailable:
 		return errorf(KindFailed, err, "A session holds a lock on the role or the database %q: PostgreSQL refused %s. End that session, or wait for it.", at.name, summary)
 	case hasPassword && (code == codeInvalidParameter || code == codeInvalidPassword || code == "28000" || code == "P0001"):
