@@ -2,7 +2,6 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 TOOL := go tool -modfile=tools/go.mod
-MODULES := . dev/cluster dev/cluster/kubernetes
 
 .PHONY: help
 help: ## show this help
@@ -30,7 +29,8 @@ bench: kubernetes ## measure the program beside the bare statements; docs/perfor
 
 .PHONY: lint
 lint: ## golangci-lint, kube-api-linter, shellcheck where it is installed, and whether generated files are current
-	@for module in $(MODULES); do echo "go vet, gofmt: $$module"; (cd $$module && go vet ./... && test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }) || exit 1; done
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
+	go vet ./... && cd dev/cluster && go vet ./...
 	$(TOOL) golangci-lint run ./...
 	$(TOOL) golangci-lint-kube-api-linter run --config .golangci-kal.yml ./api/...
 	@if command -v shellcheck >/dev/null; then shellcheck dev/setup .ci/run; fi
