@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -16,7 +17,7 @@ func (s *Server) Drop(ctx context.Context, name string, claim Claim) error {
 	if CheckName(name) != nil {
 		return nil // such a name was never made
 	}
-	ended := false
+	ended, lacking := false, false
 	for races := 0; ; races++ {
 		err := s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error { return s.drop(ctx, conn, name, claim) })
 		switch {
@@ -26,6 +27,8 @@ func (s *Server) Drop(ctx context.Context, name string, claim Claim) error {
 			if err := s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error { return s.endSessions(ctx, conn, name, claim) }); err != nil {
 				return err
 			}
+		case KindOf(err) == KindInsufficientPrivilege && !lacking:
+			lacking = true // or somebody else has dropped the role, and the admin's membership with it: look again
 		case err == nil || !isRace(err) || races == maxRaces || pause(ctx) != nil:
 			return err
 		}
@@ -178,15 +181,18 @@ SELECT what FROM (
     FROM pg_stat_activity WHERE usename = $1 AND pid <> pg_backend_pid()
 ) b ORDER BY class, what LIMIT 6`
 
-// blocked turns a refusal with one of the codes into the list of what holds the database; where nothing does, and for
-// every other cause, it gives the cause back.
+// blocked turns a refusal with one of the codes into the list of what holds the database, or into a race where nothing
+// does any more; every other cause it gives back.
 func (s *Server) blocked(ctx context.Context, conn *pgx.Conn, name string, cause error, codes ...string) error {
 	if !slices.Contains(codes, sqlState(cause)) {
 		return cause
 	}
 	holders, err := s.names(ctx, conn, "SELECT pg_stat_activity", blockersSQL, name)
-	if err != nil || len(holders) == 0 {
+	switch {
+	case err != nil:
 		return cause
+	case len(holders) == 0: // it ended a moment ago
+		return errorf(KindFailed, errors.Join(errRace, cause), "PostgreSQL refused DROP DATABASE (SQLSTATE %s).", sqlState(cause))
 	}
 	return errorf(KindDropBlocked, cause, "The database %q is held by what the admin role can't end: %s. End it, or set spec.deletionPolicy to Retain.",
 		name, list(holders))
