@@ -119,6 +119,7 @@ func newWorldOn(t *testing.T, server *postgrestest.Server, dsn string) *world {
 			Postgres: &settings.Postgres{AdminDSNFile: file, Host: server.Host(), Port: server.Port()},
 		},
 		Log: slog.New(slog.NewJSONHandler(w.log, nil)), SQL: w.trips.intercept, HTTP: w.requests.wrap,
+		LoginInterval: 10000 * time.Hour, // the checks come at random times; a test that wants them says so
 	}
 	t.Cleanup(func() { w.releaseAll() })
 	return w
