@@ -13,9 +13,9 @@ type Admin interface {
 	// absent or not claimed is left as it is, without an error.
 	Drop(ctx context.Context, name string, claim Claim) error
 
-	// CheckLogin reports whether the server lets the role log in to the database of its name with the password. It
-	// is false only where the server said that the password is wrong. One check runs at a time.
-	CheckLogin(ctx context.Context, name, password string) (bool, error)
+	// CheckLogin reports whether the server lets the role log in to the database with the password. It is false only
+	// where the server said that the password is wrong. One check runs at a time.
+	CheckLogin(ctx context.Context, role, database, password string) (bool, error)
 }
 
 // NoConnectionLimit is PostgreSQL's value for a role that may have any number of connections.
@@ -23,8 +23,10 @@ const NoConnectionLimit = -1
 
 // Wish is what a role and its database should be.
 type Wish struct {
-	// Name is the role's and the database's name.
+	// Name is the role's name, and the database's where Database is empty.
 	Name string
+	// Database is the database's name where it isn't the role's.
+	Database string
 	// Claim is written on the role; its UID is set.
 	Claim Claim
 	// ConnectionLimit is the role's, or NoConnectionLimit.
@@ -36,6 +38,13 @@ type Wish struct {
 	SetPassword bool
 	// TakeOver is the claim of a resource that is gone, which Claim may replace; nil where there is none.
 	TakeOver *Claim
+}
+
+func (w Wish) database() string {
+	if w.Database != "" {
+		return w.Database
+	}
+	return w.Name
 }
 
 // Outcome is what Provision changed.

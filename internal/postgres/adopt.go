@@ -47,11 +47,11 @@ func (s *Server) Adopt(ctx context.Context, name string, claim Claim, from *Clai
 		return errorf(KindFailed, err, "The claim can't be written.")
 	}
 	return s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		have, err := s.observe(ctx, conn, name)
+		have, err := s.observe(ctx, conn, name, name)
 		if err != nil {
 			return err
 		}
-		if err := refuseReserved(name, have); err != nil {
+		if err := refuseReserved(Wish{Name: name}, have); err != nil {
 			return err
 		}
 		if have.Role == nil {

@@ -53,10 +53,10 @@ type AlterRole struct {
 }
 
 // CreateDatabase makes the database, closed to everybody.
-type CreateDatabase struct{ Name string }
+type CreateDatabase struct{ Name, Owner string }
 
-// OpenDatabase takes CONNECT and TEMPORARY from PUBLIC and lets connections in.
-type OpenDatabase struct{ Name string }
+// OpenDatabase takes CONNECT and TEMPORARY from PUBLIC, as the database's owner, and lets connections in.
+type OpenDatabase struct{ Name, Owner string }
 
 // DropDatabase drops what an interrupted DROP left.
 type DropDatabase struct{ Name string }
@@ -131,15 +131,14 @@ func (c AlterRole) statements() ([]Statement, error) {
 }
 
 func (c CreateDatabase) statements() ([]Statement, error) {
-	name := identifier(c.Name)
-	return []Statement{{"CREATE DATABASE", "CREATE DATABASE " + name + " OWNER " + name + " TEMPLATE template0 ALLOW_CONNECTIONS false"}}, nil
+	return []Statement{{"CREATE DATABASE", "CREATE DATABASE " + identifier(c.Name) + " OWNER " + identifier(c.Owner) + " TEMPLATE template0 ALLOW_CONNECTIONS false"}}, nil
 }
 
 // statements of an OpenDatabase run as the role: from PostgreSQL 16 a weak admin's own REVOKE is a warning only.
 func (c OpenDatabase) statements() ([]Statement, error) {
 	name := identifier(c.Name)
 	return transaction(
-		Statement{"SET ROLE", "SET LOCAL ROLE " + name},
+		Statement{"SET ROLE", "SET LOCAL ROLE " + identifier(c.Owner)},
 		Statement{"REVOKE DATABASE", "REVOKE CONNECT, TEMPORARY ON DATABASE " + name + " FROM PUBLIC"},
 		Statement{"ALTER DATABASE", "ALTER DATABASE " + name + " ALLOW_CONNECTIONS true"},
 	), nil

@@ -21,6 +21,7 @@ func TestConformance(t *testing.T) {
 	}{
 		{"a database is made, used, left alone and dropped", wholeLife},
 		{"the names that people choose work", names},
+		{"a database may have another name than its owner", otherName},
 		{"PUBLIC is kept out of a tenant's database", isolation},
 		{"an interrupted creation goes on from where it was", interrupted},
 		{"what drifted is repaired and nothing else is touched", drift},
@@ -105,6 +106,30 @@ func (b *bench) catalog(t *testing.T, name string) [][]string {
 		UNION ALL SELECT 'member', m.xmin::text, m.member::text FROM pg_auth_members m, pg_roles r WHERE r.oid = m.roleid AND r.rolname = '%[1]s'
 		UNION ALL SELECT 'comment', s.xmin::text, s.description FROM pg_shdescription s, pg_roles r WHERE r.oid = s.objoid AND r.rolname = '%[1]s'
 		ORDER BY 1, 2`, name))
+}
+
+func otherName(t *testing.T, b *bench) {
+	w := b.wish("its_owner")
+	w.Database = "its_database"
+	outcome := b.provision(t, w)
+	if !outcome.RoleCreated || !outcome.DatabaseCreated {
+		t.Errorf("outcome %+v, want both created", outcome)
+	}
+	if err := b.as(t, w.Name, w.Password, w.Database, "CREATE TABLE t (i int)"); err != nil {
+		t.Errorf("the owner can't work in its database: %v", err)
+	}
+	if ok, err := b.admin.CheckLogin(t.Context(), w.Name, w.Database, w.Password); !ok || err != nil {
+		t.Errorf("CheckLogin: %v, %v", ok, err)
+	}
+	w.SetPassword = false
+	if outcome := b.provision(t, w); len(outcome.Changes) > 0 {
+		t.Errorf("a second Provision changed %q", outcome.Changes)
+	}
+	b.exec(t, "ALTER DATABASE its_database OWNER TO postgres")
+	_, err := b.admin.Provision(t.Context(), w)
+	wantKind(t, err, postgres.KindAlreadyExists)
+	b.exec(t, "DROP DATABASE its_database")
+	b.drop(t, w)
 }
 
 func names(t *testing.T, b *bench) {
@@ -238,12 +263,12 @@ func passwords(t *testing.T, b *bench) {
 	for _, password := range []string{`pa'ss"w\ord`, "pass word %41 +&=?/#@:", "Пароль-密码", "\u2168 ﬁ ½", "non\u00a0breaking", "tab\tnewline\n"} {
 		w.Password = password
 		b.provision(t, w)
-		if ok, err := b.admin.CheckLogin(t.Context(), w.Name, password); !ok || err != nil {
+		if ok, err := b.admin.CheckLogin(t.Context(), w.Name, w.Name, password); !ok || err != nil {
 			t.Errorf("CheckLogin with %q: %v, %v", password, ok, err)
 		}
 		b.psql(t, w)
 	}
-	if ok, err := b.admin.CheckLogin(t.Context(), w.Name, "wrong"); ok || err != nil {
+	if ok, err := b.admin.CheckLogin(t.Context(), w.Name, w.Name, "wrong"); ok || err != nil {
 		t.Errorf("CheckLogin with a wrong password: %v, %v", ok, err)
 	}
 	w.Password = "nul\x00byte"

@@ -37,7 +37,7 @@ func (s *Server) Drop(ctx context.Context, name string, claim Claim) error {
 
 // endSessions ends the sessions of a claimed role, whatever database they are in.
 func (s *Server) endSessions(ctx context.Context, conn *pgx.Conn, name string, claim Claim) error {
-	have, err := s.observe(ctx, conn, name)
+	have, err := s.observe(ctx, conn, name, name)
 	if err != nil || !have.claimedBy(claim) {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s State) claimedBy(claim Claim) bool {
 }
 
 func (s *Server) drop(ctx context.Context, conn *pgx.Conn, name string, claim Claim) error {
-	have, err := s.observe(ctx, conn, name)
+	have, err := s.observe(ctx, conn, name, name)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"regexp"
 	"strings"
@@ -54,6 +56,11 @@ func parseDSN(content []byte) (DSN, error) {
 	if !namesUserAndHost(s) {
 		return DSN{}, errors.New("the DSN names no user or no host")
 	}
+	return newDSN(config, content), nil
+}
+
+// newDSN sets what every admin connection needs. content identifies the DSN.
+func newDSN(config *pgx.ConnConfig, content []byte) DSN {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = defaultConnectTimeout
 	}
@@ -64,7 +71,7 @@ func parseDSN(content []byte) (DSN, error) {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "databases-controller"
 	}
-	return DSN{config: config, sum: sha256.Sum256(content)}, nil
+	return DSN{config: config, sum: sha256.Sum256(content)}
 }
 
 // namesUserAndHost keeps the driver from filling them in from this process's own user and environment: half a file
@@ -107,6 +114,44 @@ func (d DSN) SSLMode() string {
 	}
 	return "require"
 }
+
+// Connection is an admin connection to a server whose address and password are known.
+type Connection struct {
+	// Address is the server's, as HOST:PORT.
+	Address string
+	// User, Password and Database are the admin's.
+	User, Password, Database string
+	// Dial opens the connection; nil for the network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+func (c Connection) dsn() (DSN, error) {
+	host, port, err := net.SplitHostPort(c.Address)
+	if err != nil {
+		return DSN{}, errorf(KindFailed, err, "The server's address can't be used.")
+	}
+	config, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%s sslmode=disable", host, port))
+	if err != nil {
+		return DSN{}, errorf(KindFailed, nil, "The server's address can't be used.")
+	}
+	config.User, config.Password, config.Database = c.User, prepare(c.Password), c.Database
+	if c.Dial != nil {
+		config.DialFunc = c.Dial
+		config.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
+	}
+	return newDSN(config, []byte(c.Address+"\n"+c.User+"\n"+c.Password+"\n"+c.Database)), nil
+}
+
+// dsnSource is where a server's DSN comes from.
+type dsnSource interface {
+	// current is the DSN to use now, and why a newer one can't be used.
+	current() (DSN, error)
+}
+
+// fixed is a DSN that never changes.
+type fixed DSN
+
+func (f fixed) current() (DSN, error) { return DSN(f), nil }
 
 // source is the DSN file, read again when it changes.
 type source struct {

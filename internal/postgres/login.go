@@ -7,7 +7,7 @@ import (
 )
 
 // CheckLogin implements Admin. It authenticates and closes; no statement runs.
-func (s *Server) CheckLogin(ctx context.Context, name, password string) (bool, error) {
+func (s *Server) CheckLogin(ctx context.Context, role, database, password string) (bool, error) {
 	if err := s.breaker.refusal(); err != nil {
 		return true, err
 	}
@@ -20,7 +20,7 @@ func (s *Server) CheckLogin(ctx context.Context, name, password string) (bool, e
 
 	dsn, _ := s.source.current()
 	config := dsn.config.Copy()
-	config.User, config.Password, config.Database = name, prepare(password), name
+	config.User, config.Password, config.Database = role, prepare(password), database
 	err := s.intercept(ctx, "LOGIN", func(ctx context.Context) error {
 		conn, err := pgx.ConnectConfig(ctx, config)
 		if err != nil {
@@ -34,5 +34,5 @@ func (s *Server) CheckLogin(ctx context.Context, name, password string) (bool, e
 	case sqlState(err) == codeInvalidPassword:
 		return false, nil
 	}
-	return true, errorf(KindFailed, err, "The login of the role %q could not be checked.", name)
+	return true, errorf(KindFailed, err, "The login of the role %q could not be checked.", role)
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// State is what the server says of a name and of the admin, read in one round trip.
+// State is what the server says of a role, a database and the admin, read in one round trip.
 type State struct {
 	Admin AdminState
-	// Role and Database are nil where there is none of that name.
+	// Role and Database are nil where there is none of these names.
 	Role     *RoleState
 	Database *DatabaseState
 }
@@ -69,27 +69,27 @@ SELECT current_user::text, current_database()::text, a.rolsuper, a.rolcreaterole
              WHERE e.grantee = 0 AND e.privilege_type IN ('CONNECT', 'TEMPORARY') ORDER BY 1)
 FROM pg_roles a
 LEFT JOIN pg_roles r ON r.rolname = $1
-LEFT JOIN pg_database d ON d.datname = $1
+LEFT JOIN pg_database d ON d.datname = $2
 WHERE a.rolname = current_user`
 
-func observe(ctx context.Context, conn *pgx.Conn, name string) (State, error) {
+func observe(ctx context.Context, conn *pgx.Conn, role, database string) (State, error) {
 	var s State
-	var role RoleState
-	var database DatabaseState
+	var r RoleState
+	var d DatabaseState
 	var hasRole, hasDatabase bool
-	err := conn.QueryRow(ctx, observeName, name).Scan(
+	err := conn.QueryRow(ctx, observeName, role, database).Scan(
 		&s.Admin.Name, &s.Admin.Database, &s.Admin.Superuser, &s.Admin.CreateRole, &s.Admin.CreateDB, &s.Admin.Version,
-		&hasRole, &role.Superuser, &role.CreateRole, &role.Replication, &role.BypassRLS, &role.Login,
-		&role.ConnectionLimit, &role.Comment, &role.Settable,
-		&hasDatabase, &database.Owner, &database.AllowConnections, &database.Invalid, &database.Public)
+		&hasRole, &r.Superuser, &r.CreateRole, &r.Replication, &r.BypassRLS, &r.Login,
+		&r.ConnectionLimit, &r.Comment, &r.Settable,
+		&hasDatabase, &d.Owner, &d.AllowConnections, &d.Invalid, &d.Public)
 	if err != nil {
 		return State{}, err
 	}
 	if hasRole {
-		s.Role = &role
+		s.Role = &r
 	}
 	if hasDatabase {
-		s.Database = &database
+		s.Database = &d
 	}
 	return s, nil
 }

@@ -66,12 +66,14 @@ func grant(name string, admin AdminState) *GrantRole {
 }
 
 func planDatabase(wish Wish, database *DatabaseState) []Change {
-	open := OpenDatabase{Name: wish.Name}
+	name := wish.database()
+	open := OpenDatabase{Name: name, Owner: wish.Name}
+	create := CreateDatabase{Name: name, Owner: wish.Name}
 	switch {
 	case database == nil:
-		return []Change{CreateDatabase{Name: wish.Name}, open}
+		return []Change{create, open}
 	case database.Invalid:
-		return []Change{DropDatabase{Name: wish.Name}, CreateDatabase{Name: wish.Name}, open}
+		return []Change{DropDatabase{Name: name}, create, open}
 	case !database.AllowConnections || len(database.Public) > 0:
 		return []Change{open}
 	}
@@ -80,7 +82,7 @@ func planDatabase(wish Wish, database *DatabaseState) []Change {
 
 // refuse says why a name may not be touched; nil where it may.
 func refuse(wish Wish, have State) error {
-	if err := refuseReserved(wish.Name, have); err != nil {
+	if err := refuseReserved(wish, have); err != nil {
 		return err
 	}
 	role, database := have.Role, have.Database
@@ -90,8 +92,8 @@ func refuse(wish Wish, have State) error {
 	case role == nil:
 		return errorf(KindAlreadyExists, nil,
 			"A database %q exists and belongs to the role %q. To hand it over, run: CREATE ROLE %s; COMMENT ON ROLE %s IS %s; ALTER DATABASE %s OWNER TO %s",
-			wish.Name, database.Owner, identifier(wish.Name), identifier(wish.Name), literal(handOver(wish.Claim)),
-			identifier(wish.Name), identifier(wish.Name))
+			wish.database(), database.Owner, identifier(wish.Name), identifier(wish.Name), literal(handOver(wish.Claim)),
+			identifier(wish.database()), identifier(wish.Name))
 	}
 	if err := refuseClaim(wish, role.Comment); err != nil {
 		return err
@@ -99,24 +101,33 @@ func refuse(wish Wish, have State) error {
 	if database != nil && database.Owner != wish.Name {
 		return errorf(KindAlreadyExists, nil,
 			"A database %q exists and belongs to the role %q. To hand it over, run: ALTER DATABASE %s OWNER TO %s",
-			wish.Name, database.Owner, identifier(wish.Name), identifier(wish.Name))
+			wish.database(), database.Owner, identifier(wish.database()), identifier(wish.Name))
 	}
 	return nil
 }
 
-func refuseReserved(name string, have State) error {
-	if err := RefuseName(name); err != nil {
+func refuseReserved(wish Wish, have State) error {
+	name, database := wish.Name, wish.database()
+	if err := refuseNames(wish); err != nil {
 		return err
 	}
 	switch role := have.Role; {
 	case name == have.Admin.Name:
 		return errorf(KindNameReserved, nil, "%q is the controller's own role in PostgreSQL. Make another Database with another spec.name.", name)
-	case name == have.Admin.Database:
-		return errorf(KindNameReserved, nil, "%q is the database that the controller itself connects to. Make another Database with another spec.name.", name)
+	case database == have.Admin.Database:
+		return errorf(KindNameReserved, nil, "%q is the database that the controller itself connects to. Make another Database with another spec.name.", database)
 	case role != nil && (role.Superuser || role.CreateRole || role.Replication || role.BypassRLS):
 		return errorf(KindNameReserved, nil, "%q is a privileged role (SUPERUSER, CREATEROLE, REPLICATION or BYPASSRLS). Make another Database with another spec.name.", name)
 	}
 	return nil
+}
+
+// refuseNames refuses what can't be the name of a role or of a database.
+func refuseNames(wish Wish) error {
+	if err := RefuseName(wish.Name); err != nil {
+		return err
+	}
+	return RefuseName(wish.database())
 }
 
 // RefuseName fails with KindNameReserved where CheckName does.

@@ -37,13 +37,13 @@ func TestPlan(t *testing.T) {
 		{"all as wished", func(w *Wish) { w.SetPassword = false }, nil, nil, ""},
 		{"nothing there, by a weak admin", nil, func(s *State) { s.Role, s.Database = nil, nil }, []Change{
 			CreateRole{Name: "orders", Claim: testClaim, ConnectionLimit: -1, Password: "p", Grant: &GrantRole{Name: "orders", SetOnly: true}},
-			CreateDatabase{Name: "orders"}, OpenDatabase{Name: "orders"}}, ""},
+			CreateDatabase{Name: "orders", Owner: "orders"}, OpenDatabase{Name: "orders", Owner: "orders"}}, ""},
 		{"nothing there, by a weak admin of an older server", nil, func(s *State) { s.Role, s.Database, s.Admin.Version = nil, nil, 150000 }, []Change{
 			CreateRole{Name: "orders", Claim: testClaim, ConnectionLimit: -1, Password: "p", Grant: &GrantRole{Name: "orders"}},
-			CreateDatabase{Name: "orders"}, OpenDatabase{Name: "orders"}}, ""},
+			CreateDatabase{Name: "orders", Owner: "orders"}, OpenDatabase{Name: "orders", Owner: "orders"}}, ""},
 		{"nothing there, by a superuser", nil, func(s *State) { s.Role, s.Database, s.Admin.Superuser = nil, nil, true }, []Change{
 			CreateRole{Name: "orders", Claim: testClaim, ConnectionLimit: -1, Password: "p"},
-			CreateDatabase{Name: "orders"}, OpenDatabase{Name: "orders"}}, ""},
+			CreateDatabase{Name: "orders", Owner: "orders"}, OpenDatabase{Name: "orders", Owner: "orders"}}, ""},
 		{"everything about the role differs", func(w *Wish) { w.ConnectionLimit = limit },
 			func(s *State) { s.Role.Login, s.Role.Settable = false, false },
 			[]Change{GrantRole{Name: "orders", SetOnly: true}, AlterRole{Name: "orders", Login: true, ConnectionLimit: &limit, Password: "p"}}, ""},
@@ -106,7 +106,7 @@ func simulate(s State, change Change) State {
 			s.Role.ConnectionLimit = *c.ConnectionLimit
 		}
 	case CreateDatabase:
-		s.Database = &DatabaseState{Owner: c.Name, Public: []string{"CONNECT", "TEMPORARY"}}
+		s.Database = &DatabaseState{Owner: c.Owner, Public: []string{"CONNECT", "TEMPORARY"}}
 	case OpenDatabase:
 		s.Database.AllowConnections, s.Database.Public = true, nil
 	case DropDatabase:

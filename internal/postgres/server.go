@@ -35,7 +35,7 @@ type Interceptor func(ctx context.Context, operation string, call func(context.C
 
 // Server is the Admin of one PostgreSQL server.
 type Server struct {
-	source    *source
+	source    dsnSource
 	intercept Interceptor
 	breaker   breaker
 	login     chan struct{} // holds one token: one login check at a time
@@ -62,6 +62,22 @@ func NewServer(dsnFile string, intercept Interceptor) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	s := newServer(source, intercept)
+	go s.watchFile()
+	return s, nil
+}
+
+// NewServerAt makes the Admin of the server at the end of a connection that never changes. It doesn't connect.
+// intercept may be nil.
+func NewServerAt(c Connection, intercept Interceptor) (*Server, error) {
+	dsn, err := c.dsn()
+	if err != nil {
+		return nil, err
+	}
+	return newServer(fixed(dsn), intercept), nil
+}
+
+func newServer(source dsnSource, intercept Interceptor) *Server {
 	if intercept == nil {
 		intercept = func(ctx context.Context, _ string, call func(context.Context) error) error { return call(ctx) }
 	}
@@ -69,8 +85,7 @@ func NewServer(dsnFile string, intercept Interceptor) (*Server, error) {
 	s.lifetime, s.close = context.WithCancel(context.Background())
 	s.breaker.probe = s.probe
 	s.breaker.poke = make(chan struct{}, 1)
-	go s.watchFile()
-	return s, nil
+	return s
 }
 
 // Close ends the server's connections, waiting for calls in flight.
@@ -247,14 +262,14 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// observe reads the state of a name.
-func (s *Server) observe(parent context.Context, conn *pgx.Conn, name string) (State, error) {
+// observe reads the state of a role and a database.
+func (s *Server) observe(parent context.Context, conn *pgx.Conn, role, database string) (State, error) {
 	var state State
 	ctx, cancel := context.WithTimeout(parent, silence)
 	defer cancel()
 	err := s.intercept(ctx, observeSummary, func(ctx context.Context) error {
 		var err error
-		state, err = observe(ctx, conn, name)
+		state, err = observe(ctx, conn, role, database)
 		return err
 	})
 	switch {
@@ -273,7 +288,7 @@ func (s *Server) Provision(ctx context.Context, wish Wish) (Outcome, error) {
 	if err != nil || wish.Claim.UID == "" {
 		return outcome, errorf(KindFailed, err, "The claim of the resource can't be written.")
 	}
-	if err := RefuseName(wish.Name); err != nil {
+	if err := refuseNames(wish); err != nil {
 		return outcome, err
 	}
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error { return s.provision(ctx, conn, &wish, &outcome) })
@@ -283,7 +298,7 @@ func (s *Server) Provision(ctx context.Context, wish Wish) (Outcome, error) {
 func (s *Server) provision(ctx context.Context, conn *pgx.Conn, wish *Wish, outcome *Outcome) error {
 	var races int
 	for round := 0; ; {
-		have, err := s.observe(ctx, conn, wish.Name)
+		have, err := s.observe(ctx, conn, wish.Name, wish.database())
 		if err != nil {
 			return err
 		}
@@ -347,7 +362,7 @@ func (s *Server) writeClaim(ctx context.Context, conn *pgx.Conn, c WriteClaim, a
 	if err != nil {
 		return err
 	}
-	have, err := s.observe(ctx, conn, c.Name)
+	have, err := s.observe(ctx, conn, c.Name, c.Name)
 	if err != nil {
 		return err
 	}

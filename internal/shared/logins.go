@@ -48,6 +48,6 @@ func (s *loginSchedule) remove(key types.NamespacedName) {
 // passwordDrifted reports that the server refuses the Secret's password. A check that fails otherwise decides
 // nothing.
 func (r *Reconciler) passwordDrifted(ctx context.Context, db *v1alpha1.Database, wish postgres.Wish) bool {
-	ok, err := r.Admin.CheckLogin(ctx, db.Spec.Name, wish.Password)
+	ok, err := r.Admin.CheckLogin(ctx, db.Spec.Name, db.Spec.Name, wish.Password)
 	return err == nil && !ok
 }
