@@ -20,7 +20,7 @@ test: setup-test kubernetes ## all tests, with the race detector, on real server
 .PHONY: fuzz
 fuzz: ## each fuzz test for 30 seconds
 	@for target in FuzzClaim FuzzName FuzzPassword FuzzDSN; do go test ./internal/postgres -run '^$$' -fuzz "^$$target$$" -fuzztime 30s || exit 1; done
-	go test ./internal/shared -run '^$$' -fuzz '^FuzzURLs$$' -fuzztime 30s
+	go test ./internal/credentials -run '^$$' -fuzz '^FuzzURLs$$' -fuzztime 30s
 
 .PHONY: bench
 bench: kubernetes ## measure the program beside the bare statements; docs/performance.md explains the table

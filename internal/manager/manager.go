@@ -6,12 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -23,7 +28,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	databasev1 "github.com/example/databases/api/database/v1"
 	"github.com/example/databases/api/postgres/v1alpha1"
+	"github.com/example/databases/internal/credentials"
+	"github.com/example/databases/internal/dedicated"
 	"github.com/example/databases/internal/postgres"
 	"github.com/example/databases/internal/reload"
 	"github.com/example/databases/internal/settings"
@@ -94,12 +102,33 @@ func Run(ctx context.Context, o Options) error {
 	if err := reconciler.SetupWithManager(mgr, s.Workers); err != nil {
 		return err
 	}
+	if err := setupDedicated(mgr, o, reconciler); err != nil {
+		return err
+	}
 	o.Log.Info("starting", "controller", s.ControllerName, "cluster", cluster)
 	if err := mgr.Start(ctx); err != nil {
 		return err
 	}
 	o.Log.Info("stopped")
 	return nil
+}
+
+// setupDedicated registers the controller of the dedicated Databases, with what both have in common.
+func setupDedicated(mgr ctrl.Manager, o Options, common *shared.Reconciler) error {
+	s := o.Settings
+	dial := dedicated.DialDirectly
+	if !s.InPod {
+		var err error
+		if dial, err = dedicated.DialThroughAPI(mgr.GetConfig()); err != nil {
+			return fmt.Errorf("preparing port-forwards through the API server: %w", err)
+		}
+	}
+	reconciler := &dedicated.Reconciler{
+		Client: common.Client, Live: common.Live, Dial: dial, SQL: o.SQL, Cluster: common.Cluster, Namespace: s.PodNamespace,
+		PatroniImage: s.PatroniImage, FieldManager: common.FieldManager, Resync: common.Resync, LoginInterval: common.LoginInterval,
+		Recorder: common.Recorder,
+	}
+	return reconciler.SetupWithManager(mgr, s.Workers)
 }
 
 // follow logs the server's going and coming, and wakes those who wait for it.
@@ -124,12 +153,18 @@ func connection(o Options) *rest.Config {
 
 func managerOptions(o Options) ctrl.Options {
 	scheme := runtime.NewScheme()
-	utilruntime.Must(corev1.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, policyv1.AddToScheme, networkingv1.AddToScheme,
+		v1alpha1.AddToScheme, databasev1.AddToScheme,
+	} {
+		utilruntime.Must(add(scheme))
+	}
+	byObject := shared.SecretCache()
+	maps.Copy(byObject, dedicated.Cache())
 	options := ctrl.Options{
 		Scheme: scheme,
 		Cache: cache.Options{
-			ByObject:         shared.SecretCache(),
+			ByObject:         byObject,
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
 		Client:                  client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: new(true)}},
@@ -155,10 +190,10 @@ func ClusterID(ctx context.Context, live client.Reader) (string, error) {
 }
 
 // endpoint gives what Secrets say of the server as of now: the DSN's sslmode and the CA file may change.
-func endpoint(p settings.Postgres, server *postgres.Server) func() (shared.Endpoint, error) {
+func endpoint(p settings.Postgres, server *postgres.Server) func() (credentials.Endpoint, error) {
 	ca := &certificates{file: reload.NewFile(p.CAFile)}
-	return func() (shared.Endpoint, error) {
-		e := shared.Endpoint{Host: p.Host, Port: p.Port, SSLMode: p.SSLMode}
+	return func() (credentials.Endpoint, error) {
+		e := credentials.Endpoint{Host: p.Host, Port: p.Port, SSLMode: p.SSLMode}
 		if e.SSLMode == "" {
 			e.SSLMode = server.SSLMode()
 		}

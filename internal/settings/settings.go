@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -39,6 +40,9 @@ type Settings struct {
 	Postgres *Postgres
 
 	ProbesAddr, ProbesTLSFile string
+
+	// PatroniImage is the image that brings Patroni into the pods of dedicated Databases.
+	PatroniImage string
 
 	FaultTrustedPrefix string
 	FaultMaxDelay      time.Duration
@@ -69,6 +73,8 @@ func Read(lookup func(string) (string, bool)) (Settings, error) {
 		PodName:        r.text("POD_NAME", optional(dnsSubdomain)),
 		ProbesAddr:     r.text("PROBES_ADDR", optional(address)),
 		ProbesTLSFile:  r.text("PROBES_TLS_PEM_FILE", optional(keyPairFile)),
+
+		PatroniImage: r.text("PATRONI_IMAGE", imageReference),
 
 		FaultTrustedPrefix: r.text("FAULT_TRUSTED_NAMESPACE_PREFIX", optional(namespacePrefix)),
 		FaultMaxDelay:      r.duration("FAULT_MAX_DELAY", 0, 10*time.Minute),
@@ -247,6 +253,13 @@ func host(s string) error {
 		return nil
 	}
 	return errors.New("must be a host name or an IP address, without a port")
+}
+
+func imageReference(s string) error {
+	if _, err := name.ParseReference(s); err != nil {
+		return errors.New("must be an image reference, as databases-patroni:1.0")
+	}
+	return nil
 }
 
 func port(s string) error {

@@ -160,6 +160,7 @@ func TestBadSettings(t *testing.T) {
 		{"PROBES_TLS_PEM_FILE", "", "PROBES_TLS_PEM_FILE is required in a pod", true},
 		{"PROBES_TLS_PEM_FILE", f.noPEM, "PROBES_TLS_PEM_FILE names a file that doesn't hold a PEM certificate and its private key", true},
 		{"FAULT_TRUSTED_NAMESPACE_PREFIX", "*", "FAULT_TRUSTED_NAMESPACE_PREFIX must be the beginning of a namespace's name: lower-case letters, digits and '-'", false},
+		{"PATRONI_IMAGE", "not an image", "PATRONI_IMAGE must be an image reference, as databases-patroni:1.0", false},
 		{"FAULT_MAX_DELAY", "-1s", "FAULT_MAX_DELAY must be a duration from 0s to 10m, as 90s or 10m", false},
 	}
 	tried := map[string]bool{}

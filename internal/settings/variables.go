@@ -33,6 +33,7 @@ var Variables = []Variable{
 	{"POSTGRES_PORT", "PostgreSQL's port as a client reaches it", "5432"},
 	{"POSTGRES_SSLMODE", "sslmode for the Secrets; empty: the admin DSN's", ""},
 	{"POSTGRES_CA_FILE", "PostgreSQL's CA for the Secrets, PEM; read again when it changes", ""},
+	{"PATRONI_IMAGE", "image that brings Patroni into the pods of dedicated Databases", "databases-patroni:dev"},
 	{"PROBES_ADDR", "address of the probes, as :8443; required in a pod; not served yet", ""},
 	{"PROBES_TLS_PEM_FILE", "certificate and key of the probes, PEM; required in a pod", ""},
 	{"FAULT_TRUSTED_NAMESPACE_PREFIX", "namespaces whose failure scenarios will be trusted; checked, not used yet", ""},

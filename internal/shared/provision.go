@@ -13,14 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/example/databases/api/postgres/v1alpha1"
+	"github.com/example/databases/internal/credentials"
+	"github.com/example/databases/internal/ownership"
 	"github.com/example/databases/internal/postgres"
 )
 
 // maxSecretRaces is how often a reconcile starts over because the Secret was deleted or replaced under its hands.
 const maxSecretRaces = 5
-
-// errSecretRaced: the Secret that was read is gone or another one took its place.
-var errSecretRaced = errors.New("the Secret changed while it was applied")
 
 // provision brings the role, the database and the Secret to the spec.
 func (r *Reconciler) provision(ctx context.Context, db *v1alpha1.Database) *failure {
@@ -35,7 +34,7 @@ func (r *Reconciler) provision(ctx context.Context, db *v1alpha1.Database) *fail
 	if err := postgres.RefuseName(db.Spec.Name); err != nil { // a stored name may be older than the rule
 		return serverFailure(err)
 	}
-	due := r.logins.due(client.ObjectKeyFromObject(db), r.LoginInterval)
+	due := r.logins.Due(client.ObjectKeyFromObject(db), r.LoginInterval)
 	if !due && r.settled(ctx, db, endpoint) {
 		err := r.provisionServer(ctx, db, r.wish(db))
 		if postgres.KindOf(err) != postgres.KindPasswordNeeded {
@@ -44,16 +43,16 @@ func (r *Reconciler) provision(ctx context.Context, db *v1alpha1.Database) *fail
 	}
 	for range maxSecretRaces {
 		failed := r.provisionWithSecret(ctx, db, endpoint, due)
-		if failed == nil || !errors.Is(failed.err, errSecretRaced) {
+		if failed == nil || !errors.Is(failed.err, credentials.ErrRaced) {
 			return failed
 		}
 	}
-	return fail(v1alpha1.ReasonSecretApplyFailed, errSecretRaced, "The Secret is deleted or replaced faster than it can be applied.")
+	return fail(v1alpha1.ReasonSecretApplyFailed, credentials.ErrRaced, "The Secret is deleted or replaced faster than it can be applied.")
 }
 
 // settled reports whether the cache shows the Secret whose password was last set, with all that this controller put
 // there: then it needn't be read.
-func (r *Reconciler) settled(ctx context.Context, db *v1alpha1.Database, endpoint Endpoint) bool {
+func (r *Reconciler) settled(ctx context.Context, db *v1alpha1.Database, endpoint credentials.Endpoint) bool {
 	if !isReady(db) || db.Status.SecretVersion == "" {
 		return false
 	}
@@ -62,8 +61,7 @@ func (r *Reconciler) settled(ctx context.Context, db *v1alpha1.Database, endpoin
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: db.SecretName()}, secret); err != nil {
 		return false
 	}
-	return secretVersion(secret) == db.Status.SecretVersion && secret.Annotations[connectionAnnotation] == endpoint.hash() &&
-		metav1.IsControlledBy(secret, db)
+	return credentials.Settled(secret, owner(db), endpoint, db.Status.SecretVersion)
 }
 
 // isReady reports whether the spec as it is now was found provisioned the last time.
@@ -73,17 +71,20 @@ func isReady(db *v1alpha1.Database) bool {
 }
 
 // provisionWithSecret reads the Secret, provisions with its password or a new one, and applies the Secret.
-func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Database, endpoint Endpoint, checkLogin bool) *failure {
-	secret, failed := r.readSecret(ctx, db)
-	if failed != nil {
-		if failed.reason == v1alpha1.ReasonSecretConflict { // nobody is to be told of another's Secret
-			db.Status.SecretName, db.Status.SecretVersion, db.Status.Binding = "", "", v1alpha1.SecretBinding{}
-		}
-		return failed
+func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Database, endpoint credentials.Endpoint, checkLogin bool) *failure {
+	secret, err := r.secrets().Read(ctx, owner(db), db.SecretName())
+	switch {
+	case errors.Is(err, credentials.ErrConflict):
+		// Nobody is to be told of another's Secret.
+		db.Status.SecretName, db.Status.SecretVersion, db.Status.Binding = "", "", v1alpha1.SecretBinding{}
+		return fail(v1alpha1.ReasonSecretConflict, fmt.Errorf("%w: %q", err, db.SecretName()), fmt.Sprintf(
+			"A Secret %q exists that isn't this Database's. Delete or rename it, or make the Database under another metadata.name.", db.SecretName()))
+	case err != nil:
+		return fail(v1alpha1.ReasonSecretApplyFailed, err, "The Secret could not be read.")
 	}
 	wish := r.wish(db)
-	wish.Password, wish.SetPassword = passwordOf(secret)
-	if secret == nil || secretVersion(secret) != db.Status.SecretVersion {
+	wish.Password, wish.SetPassword = credentials.Password(secret)
+	if secret == nil || credentials.Version(secret) != db.Status.SecretVersion {
 		wish.SetPassword = true
 	}
 	if checkLogin && !wish.SetPassword {
@@ -92,9 +93,10 @@ func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Datab
 	if err := r.provisionServer(ctx, db, wish); err != nil {
 		return serverFailure(err)
 	}
-	version, err := r.applySecret(ctx, db, secret, endpoint, wish.Password)
+	version, err := r.secrets().Apply(ctx, owner(db), db.SecretName(), secret, endpoint,
+		credentials.Login{Username: wish.Name, Password: wish.Password, Database: wish.Name})
 	switch {
-	case errors.Is(err, errSecretRaced):
+	case errors.Is(err, credentials.ErrRaced):
 		return fail(v1alpha1.ReasonSecretApplyFailed, err, "")
 	case err != nil:
 		return fail(v1alpha1.ReasonSecretApplyFailed, err, "The Secret could not be applied.")
@@ -103,6 +105,21 @@ func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Datab
 	db.Status.Binding = v1alpha1.SecretBinding{Name: db.SecretName()}
 	db.Status.SecretVersion = version
 	return nil
+}
+
+func (r *Reconciler) secrets() credentials.Store {
+	return credentials.Store{Client: r.Client, Live: r.Live, FieldManager: r.FieldManager}
+}
+
+func owner(db *v1alpha1.Database) ownership.Owner {
+	return ownership.Owner{Object: db, Kind: v1alpha1.GroupVersion.WithKind(v1alpha1.DatabaseKind)}
+}
+
+// passwordDrifted reports that the server refuses the Secret's password. A check that fails otherwise decides
+// nothing.
+func (r *Reconciler) passwordDrifted(ctx context.Context, db *v1alpha1.Database, wish postgres.Wish) bool {
+	ok, err := r.Admin.CheckLogin(ctx, db.Spec.Name, db.Spec.Name, wish.Password)
+	return err == nil && !ok
 }
 
 // provisionServer calls Provision, taking over the claim of a resource that is gone.

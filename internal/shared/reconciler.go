@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/example/databases/api/postgres/v1alpha1"
+	"github.com/example/databases/internal/credentials"
 	"github.com/example/databases/internal/postgres"
 	"github.com/example/databases/internal/status"
 )
@@ -39,7 +40,7 @@ type Reconciler struct {
 	// Admin is the PostgreSQL server; nil where the program was started without one.
 	Admin postgres.Admin
 	// Endpoint is what a Secret tells its client besides the password, as of now.
-	Endpoint func() (Endpoint, error)
+	Endpoint func() (credentials.Endpoint, error)
 	// Cluster identifies this cluster in claims: the uid of the Namespace kube-system.
 	Cluster string
 	// FieldManager is the field manager of every write.
@@ -53,7 +54,7 @@ type Reconciler struct {
 	// Waiting has the Databases that wait for the server to come back.
 	Waiting *Waiting
 
-	logins loginSchedule
+	logins credentials.LoginSchedule
 }
 
 // failure is why a Database isn't ready: the condition's reason and message, and the error for the log.
@@ -76,7 +77,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Client.Get(ctx, req.NamespacedName, db); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.Waiting.remove(req)
-			r.logins.remove(req.NamespacedName)
+			r.logins.Remove(req.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/example/databases/api/postgres/v1alpha1"
+	"github.com/example/databases/internal/ownership"
 )
 
 const (
@@ -38,7 +39,7 @@ const (
 // cluster's others.
 func SecretCache() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
-		&corev1.Secret{}: {Label: labels.SelectorFromSet(labels.Set{ManagedByLabel: ManagedByValue})},
+		&corev1.Secret{}: {Label: labels.SelectorFromSet(labels.Set{ownership.ManagedByLabel: ownership.ManagedByValue})},
 	}
 }
 

@@ -1,4 +1,4 @@
-package shared
+package credentials
 
 import (
 	"crypto/sha256"
@@ -19,6 +19,9 @@ type Endpoint struct {
 	CA []byte
 }
 
+// Login is what a client logs in with.
+type Login struct{ Username, Password, Database string }
+
 // dataVersion changes when the form of the Secrets' data does, so that all are applied again.
 const dataVersion = "1"
 
@@ -29,18 +32,18 @@ func (e Endpoint) hash() string {
 }
 
 // data is the Secret's data.
-func (e Endpoint) data(name, password string) map[string][]byte {
+func (e Endpoint) data(l Login) map[string][]byte {
 	data := map[string][]byte{
 		"type":     []byte("postgresql"),
 		"provider": []byte("databases"),
 		"host":     []byte(e.Host),
 		"port":     []byte(strconv.Itoa(e.Port)),
-		"database": []byte(name),
-		"username": []byte(name),
-		"password": []byte(password),
+		"database": []byte(l.Database),
+		"username": []byte(l.Username),
+		"password": []byte(l.Password),
 		"sslmode":  []byte(e.SSLMode),
-		"uri":      []byte(e.uri(name, password)),
-		"jdbc-url": []byte(e.jdbcURL(name, password)),
+		"uri":      []byte(e.uri(l)),
+		"jdbc-url": []byte(e.jdbcURL(l)),
 	}
 	if len(e.CA) > 0 {
 		data["ca.crt"] = e.CA
@@ -49,15 +52,15 @@ func (e Endpoint) data(name, password string) map[string][]byte {
 }
 
 // uri is libpq's form of the connection.
-func (e Endpoint) uri(name, password string) string {
+func (e Endpoint) uri(l Login) string {
 	return fmt.Sprintf("postgresql://%s:%s@%s/%s?sslmode=%s",
-		escape(name), escape(password), e.hostPort(), escape(name), escape(e.SSLMode))
+		escape(l.Username), escape(l.Password), e.hostPort(), escape(l.Database), escape(e.SSLMode))
 }
 
 // jdbcURL is pgjdbc's, which has no user part.
-func (e Endpoint) jdbcURL(name, password string) string {
+func (e Endpoint) jdbcURL(l Login) string {
 	return fmt.Sprintf("jdbc:postgresql://%s/%s?user=%s&password=%s&sslmode=%s",
-		e.hostPort(), escape(name), escape(name), escape(password), escape(e.SSLMode))
+		e.hostPort(), escape(l.Database), escape(l.Username), escape(l.Password), escape(e.SSLMode))
 }
 
 func (e Endpoint) hostPort() string { return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) }

@@ -1,0 +1,139 @@
+package dedicated
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/internal/status"
+)
+
+// conclude puts what was found into the status. It is a pure function.
+func conclude(db *databasev1.Database, o *observed, f *findings) {
+	s := &db.Status
+	s.Ready = f.usable
+	s.Endpoint = endpointOf(db)
+	s.Selector = labels.SelectorFromSet(selectorLabels(db)).String()
+	s.Replicas, s.ReadyReplicas = int32(len(o.pods)), int32(o.serving())
+	s.Primary = ""
+	if primary := o.primary(); primary != nil {
+		s.Primary = primary.Name
+	}
+	if inspection := runningInspection(o); inspection != nil {
+		s.Version = inspection.PostgresVersion
+	}
+	s.Phase = phaseOf(o, f)
+	if f.ready == nil {
+		status.Set(&s.Conditions, db.Generation, databasev1.ConditionReady, metav1.ConditionTrue, databasev1.ReasonProvisioned,
+			"All replicas are ready, and the Secret logs in.")
+	} else {
+		status.Set(&s.Conditions, db.Generation, databasev1.ConditionReady, metav1.ConditionFalse, f.ready.reason, f.ready.message)
+	}
+	concludeUpToDate(db, f)
+}
+
+func concludeUpToDate(db *databasev1.Database, f *findings) {
+	behind := f.behind
+	if len(behind) == 0 && f.ready != nil {
+		behind = []*problem{f.ready}
+	}
+	if len(behind) == 0 {
+		status.Set(&db.Status.Conditions, db.Generation, databasev1.ConditionUpToDate, metav1.ConditionTrue, databasev1.ReasonUpToDate,
+			"Everything that the spec wishes has been carried out.")
+		return
+	}
+	var messages []string
+	for _, p := range behind {
+		messages = append(messages, p.message)
+	}
+	status.Set(&db.Status.Conditions, db.Generation, databasev1.ConditionUpToDate, metav1.ConditionFalse, behind[0].reason, strings.Join(messages, " "))
+}
+
+func phaseOf(o *observed, f *findings) databasev1.Phase {
+	switch {
+	case f.ready == nil:
+		return databasev1.PhaseReady
+	case f.ready.stuck:
+		return databasev1.PhaseFailed
+	}
+	for i := range o.pods {
+		if len(o.pods[i].Status.InitContainerStatuses) > 0 || o.pods[i].Status.Phase == corev1.PodRunning {
+			return databasev1.PhaseCreating // a kubelet has it
+		}
+	}
+	return databasev1.PhasePending
+}
+
+// report emits an event where Ready's or UpToDate's status or reason changed, and none for the first success.
+func (r *Reconciler) report(before, after *databasev1.Database) {
+	for _, kind := range []string{databasev1.ConditionReady, databasev1.ConditionUpToDate} {
+		if !status.Changed(before.Status.Conditions, after.Status.Conditions, kind) {
+			continue
+		}
+		now := apimeta.FindStatusCondition(after.Status.Conditions, kind)
+		old := apimeta.FindStatusCondition(before.Status.Conditions, kind)
+		if now == nil || kind == databasev1.ConditionUpToDate && (now.Status == metav1.ConditionTrue || sameReason(now, after)) {
+			continue // the same was said of Ready
+		}
+		if old == nil && now.Reason == databasev1.ReasonPodsStarting {
+			continue // as every Database begins
+		}
+		event := corev1.EventTypeWarning
+		if now.Status == metav1.ConditionTrue || expected[now.Reason] {
+			event = corev1.EventTypeNormal
+		}
+		r.Recorder.Eventf(after, nil, event, now.Reason, "Reconcile", "%s", now.Message)
+	}
+}
+
+func sameReason(c *metav1.Condition, db *databasev1.Database) bool {
+	ready := apimeta.FindStatusCondition(db.Status.Conditions, databasev1.ConditionReady)
+	return ready != nil && ready.Reason == c.Reason
+}
+
+// expected are the reasons that are no cause for worry.
+var expected = map[string]bool{
+	databasev1.ReasonPodsStarting: true, databasev1.ReasonInspectingImage: true,
+	databasev1.ReasonStorageResizing: true, databasev1.ReasonRollingOut: true,
+}
+
+// unreadable says of a stored object that it can't be read as a Database, and lets it go where it is being deleted.
+func (r *Reconciler) unreadable(ctx context.Context, stored *unstructured.Unstructured, cause error) error {
+	if stored.GetDeletionTimestamp() != nil {
+		return client.IgnoreNotFound(r.patchFinalizers(ctx, stored, controllerutil.RemoveFinalizer))
+	}
+	message := fmt.Sprintf("The stored object can't be read as a Database: %s", cause)
+	var conditions []metav1.Condition
+	status.Set(&conditions, stored.GetGeneration(), databasev1.ConditionReady, metav1.ConditionFalse, databasev1.ReasonInvalidSpec, message)
+	if reason, text := storedReady(stored); reason == databasev1.ReasonInvalidSpec && text == conditions[0].Message {
+		return nil // said before
+	}
+	patch, err := json.Marshal(object{"status": object{"phase": databasev1.PhaseFailed, "ready": false, "conditions": conditions}})
+	if err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(r.Client.Status().Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch)))
+}
+
+// storedReady is the reason and the message of the condition Ready of an object that can't be read as a whole.
+func storedReady(stored *unstructured.Unstructured) (reason, message string) {
+	conditions, _, _ := unstructured.NestedSlice(stored.Object, "status", "conditions")
+	for _, c := range conditions {
+		if fields, ok := c.(object); ok && fields["type"] == databasev1.ConditionReady {
+			reason, _ = fields["reason"].(string)
+			message, _ = fields["message"].(string)
+		}
+	}
+	return reason, message
+}

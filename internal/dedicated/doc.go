@@ -1,0 +1,18 @@
+// Package dedicated is the controller of the dedicated Database (database.example.com): a PostgreSQL server of its own,
+// run by Patroni in the pods of a StatefulSet.
+//
+// Who does what: Patroni starts, stops and promotes PostgreSQL and elects the primary; this package makes and owns the
+// objects around it, decides when a pod is restarted, grows volumes, and keeps the application's role, database and
+// Secret by package postgres.
+//
+// Invariants:
+//   - The finalizer is written before anything is made; a Database that is being deleted gets nothing made any more.
+//   - An object that isn't the Database's own is never written (ChildConflict).
+//   - An object is written only where it differs from the wish; an idle Database costs no write.
+//   - A pod is deleted only where the spec asks for another pod than it is, one at a time, the primary last; never
+//     because this program is of another build.
+//   - Volumes are never made smaller and are deleted only by deletionPolicy Delete.
+//   - An image of another major version or collation version never meets the data.
+//   - A stored object that can't be read as a Database stops nobody but itself.
+//   - Only the status's one writer writes the status.
+package dedicated

@@ -1,0 +1,127 @@
+package dedicated
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/internal/launcher"
+	"github.com/example/databases/internal/ownership"
+)
+
+// inspectsLabel names the Database whose new image a pod inspects. Such a pod has none of the labels by which
+// Services select.
+const inspectsLabel = "database.example.com/inspects"
+
+// chooseImage says which image the members are to run. While the spec's isn't known to fit the data, it is the one
+// that they run; the problem says why.
+func (r *Reconciler) chooseImage(ctx context.Context, db *databasev1.Database, o *observed) (string, *problem) {
+	wanted, current := db.Spec.Image, db.Status.Image
+	running := runningInspection(o)
+	if current == "" || current == wanted || running == nil {
+		// Nothing has run yet, so that there is nothing to keep; the launcher itself looks before it touches a volume.
+		return wanted, r.removeInspection(ctx, o)
+	}
+	if o.inspection == nil || o.inspection.Spec.Containers[0].Image != wanted {
+		return current, r.inspect(ctx, db, o)
+	}
+	inspection, refusal := inspectionOf(o.inspection.Status.ContainerStatuses)
+	switch {
+	case refusal != nil:
+		return current, refused(refusal)
+	case inspection == nil:
+		if p := diagnosePod(o.inspection); p != nil {
+			return current, p
+		}
+		return current, &problem{reason: databasev1.ReasonInspectingImage, message: fmt.Sprintf("A pod finds out what the image %q holds.", wanted)}
+	}
+	if p := judge(db, running, inspection); p != nil {
+		return current, p
+	}
+	return wanted, r.removeInspection(ctx, o)
+}
+
+// judge says why an image can't run on data that another image made; nil where it can. It is a pure function.
+func judge(db *databasev1.Database, running, wanted *launcher.Inspection) *problem {
+	accepted := db.Annotations[databasev1.AcceptCollationAnnotation]
+	switch {
+	case wanted.Major != running.Major:
+		return &problem{reason: databasev1.ReasonMajorUpgradeRequired, stuck: true, message: fmt.Sprintf(
+			"The image %q is PostgreSQL %d and the data is of PostgreSQL %d, which goes on serving: set spec.image to one of %d, or make another Database and copy the data.",
+			db.Spec.Image, wanted.Major, running.Major, running.Major)}
+	case wanted.CollationVersion != running.CollationVersion && wanted.CollationVersion != accepted:
+		return &problem{reason: databasev1.ReasonCollationMismatch, stuck: true, message: fmt.Sprintf(
+			"The image %q sorts text by version %s of the C library and the data was sorted by %s, so indexes could be wrong; the image before goes on serving. To change all the same, annotate the Database with %s=%s, then run REINDEX DATABASE and ALTER DATABASE ... REFRESH COLLATION VERSION.",
+			db.Spec.Image, wanted.CollationVersion, running.CollationVersion, databasev1.AcceptCollationAnnotation, wanted.CollationVersion)}
+	}
+	return nil
+}
+
+// runningInspection is what the members' image holds; nil while none has got that far.
+func runningInspection(o *observed) *launcher.Inspection {
+	for i := range o.pods {
+		if o.pods[i].Name == o.leader || o.leader == "" {
+			if inspection, _ := inspectionOf(o.pods[i].Status.InitContainerStatuses); inspection != nil {
+				return inspection
+			}
+		}
+	}
+	return nil
+}
+
+// inspect starts a pod that finds out what the wanted image holds.
+func (r *Reconciler) inspect(ctx context.Context, db *databasev1.Database, o *observed) *problem {
+	if p := r.removeInspection(ctx, o); p != nil {
+		return p
+	}
+	waiting := &problem{reason: databasev1.ReasonInspectingImage, message: fmt.Sprintf("A pod finds out what the image %q holds.", db.Spec.Image)}
+	if o.inspection != nil {
+		return waiting // until the one before is gone
+	}
+	install, inspect := r.initContainers(db.Spec.Image)
+	spec := corev1ac.PodSpec().WithRestartPolicy(corev1.RestartPolicyNever).
+		WithAutomountServiceAccountToken(false).WithEnableServiceLinks(false).
+		WithSecurityContext(podSecurity()).WithInitContainers(install).WithContainers(inspect).
+		WithVolumes(emptyDir("patroni", "")).WithTerminationGracePeriodSeconds(1)
+	for _, c := range []*corev1ac.ContainerApplyConfiguration{install, inspect} {
+		setResources(c, db.Spec.Resources)
+	}
+	if err := place(spec, db); err != nil {
+		return &problem{reason: databasev1.ReasonApplyFailed, message: "The pod that inspects the image could not be made.", err: err}
+	}
+	pod := corev1ac.Pod(db.Name+suffixInspect, db.Namespace).WithSpec(spec).WithOwnerReferences(owner(db).Reference()).
+		WithLabels(map[string]string{inspectsLabel: db.Name, ownership.ManagedByLabel: ownership.ManagedByValue})
+	found := &corev1.Pod{}
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: *pod.Name}, found)
+	switch {
+	case err == nil && metav1.IsControlledBy(found, db):
+		return waiting // the cache doesn't show it yet
+	case err == nil:
+		e := &conflictError{"Pod", found.Name}
+		return &problem{reason: databasev1.ReasonChildConflict, message: conflictMessage(e), stuck: true}
+	case apierrors.IsNotFound(err):
+		err = r.Client.Apply(ctx, pod, client.FieldOwner(r.FieldManager), client.DisableReadYourWritesConsistency)
+	}
+	if err != nil {
+		return &problem{reason: databasev1.ReasonApplyFailed, message: "The pod that inspects the image could not be made.", err: err}
+	}
+	return waiting
+}
+
+// removeInspection deletes the inspecting pod, which has done its work or inspects another image.
+func (r *Reconciler) removeInspection(ctx context.Context, o *observed) *problem {
+	if o.inspection == nil || o.inspection.DeletionTimestamp != nil {
+		return nil
+	}
+	err := r.Client.Delete(ctx, o.inspection, client.Preconditions{UID: &o.inspection.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return &problem{reason: databasev1.ReasonApplyFailed, message: "The pod that inspected the image could not be deleted.", err: err}
+	}
+	return nil
+}

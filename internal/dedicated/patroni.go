@@ -1,0 +1,86 @@
+package dedicated
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/internal/ownership"
+)
+
+// Patroni's times, in seconds; loop_wait + 2 * retry_timeout must not exceed ttl, and the liveness probe must end a
+// hung member within ttl - loop_wait.
+const (
+	patroniTTL          = 20
+	patroniLoopWait     = 5
+	patroniRetryTimeout = 5
+)
+
+type object = map[string]any
+
+// patroniTemplate is Patroni's own configuration in each pod, without what the launcher adds there: credentials,
+// addresses, the folders of the image's PostgreSQL.
+func patroniTemplate(db *databasev1.Database) object {
+	return object{
+		"scope": db.Name,
+		"kubernetes": object{
+			"namespace":     db.Namespace,
+			"labels":        object{appLabel: appValue, ownership.ManagedByLabel: ownership.ManagedByValue},
+			"scope_label":   databaseLabel,
+			"role_label":    roleLabel,
+			"use_endpoints": false,
+
+			"leader_label_value":         rolePrimary,
+			"follower_label_value":       roleReplica,
+			"standby_leader_label_value": rolePrimary,
+		},
+		"postgresql": object{
+			"use_unix_socket":                             true,
+			"use_unix_socket_repl":                        false,
+			"remove_data_directory_on_rewind_failure":     true,
+			"remove_data_directory_on_diverged_timelines": true,
+		},
+	}
+}
+
+// patroniDynamic is the configuration that all members share, in Patroni's store. parameters are the spec's, as far
+// as PostgreSQL is known to take them.
+func patroniDynamic(db *databasev1.Database, parameters map[string]string) object {
+	all := object{}
+	for name, value := range sizedParameters(db) {
+		all[name] = value
+	}
+	for name, value := range parameters {
+		all[name] = value
+	}
+	return object{
+		"ttl":              patroniTTL,
+		"loop_wait":        patroniLoopWait,
+		"retry_timeout":    patroniRetryTimeout,
+		"failsafe_mode":    true,
+		"synchronous_mode": db.Spec.Durability != databasev1.DurabilityAsync && db.Spec.Replicas > 1,
+		"postgresql": object{
+			"use_pg_rewind": true,
+			"use_slots":     true,
+			"parameters":    all,
+		},
+	}
+}
+
+// sizedParameters keep the write-ahead log from filling a small volume.
+func sizedParameters(db *databasev1.Database) map[string]string {
+	const mb = 1 << 20
+	size, err := resource.ParseQuantity(db.Spec.Storage.Size)
+	if err != nil {
+		return nil
+	}
+	limit := func(divisor, least, most int64) string {
+		return fmt.Sprintf("%dMB", min(max(size.Value()/mb/divisor, least), most))
+	}
+	return map[string]string{
+		"max_wal_size":           limit(8, 64, 1024), // 1 GB is PostgreSQL's own default
+		"min_wal_size":           limit(16, 32, 80),  // so is 80 MB
+		"max_slot_wal_keep_size": limit(4, 64, 64*1024),
+	}
+}

@@ -1,0 +1,93 @@
+package dedicated
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/internal/launcher"
+)
+
+// problem is why a Database isn't ready, or not up to date.
+type problem struct {
+	// reason is a condition's, message one line for people.
+	reason, message string
+	// stuck says that only a person can mend it.
+	stuck bool
+	// err is the cause, for the log; the reconcile fails with it and is tried again with backoff. nil where something
+	// is waited for that wakes the Database by itself.
+	err error
+}
+
+// crashes is how often a container must have ended for it to be a failing one and not a restarting one.
+const crashes = 3
+
+// diagnose says why the members don't all do their work; nil where they do. It is a pure function.
+func diagnose(db *databasev1.Database, o *observed) *problem {
+	want := int(db.Spec.Replicas)
+	for i := range o.pods {
+		if p := diagnosePod(&o.pods[i]); p != nil {
+			return p
+		}
+	}
+	switch serving := o.serving(); {
+	case o.primary() == nil && o.leader == "" && len(o.pods) >= want && serving == 0 && db.Status.Version != "":
+		return &problem{reason: databasev1.ReasonNoPrimary, message: "No replica takes writes; Patroni is electing one."}
+	case serving < want:
+		return &problem{reason: databasev1.ReasonPodsStarting, message: fmt.Sprintf("%d of %d replicas are ready.", serving, want)}
+	case o.primary() == nil:
+		return &problem{reason: databasev1.ReasonNoPrimary, message: "No replica takes writes; Patroni is electing one."}
+	}
+	return nil
+}
+
+func diagnosePod(pod *corev1.Pod) *problem {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return &problem{reason: databasev1.ReasonUnschedulable, message: fmt.Sprintf("The pod %q can't be scheduled: %s", pod.Name, c.Message)}
+		}
+	}
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if p := diagnoseContainer(pod, s); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// pullFailures are the kubelet's reasons for a container that waits for its image in vain.
+var pullFailures = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
+
+func diagnoseContainer(pod *corev1.Pod, s corev1.ContainerStatus) *problem {
+	if _, refusal := inspectionOf([]corev1.ContainerStatus{s}); refusal != nil {
+		return refused(refusal)
+	}
+	last := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
+	waiting := s.State.Waiting
+	if last != nil && last.ExitCode == launcher.ExitRefused && s.State.Running == nil {
+		if _, refusal, err := launcher.ParseReport(strings.TrimSpace(last.Message)); err == nil && refusal != nil {
+			return refused(refusal)
+		}
+	}
+	switch {
+	case waiting != nil && slices.Contains(pullFailures, waiting.Reason):
+		return &problem{reason: databasev1.ReasonImagePullFailed, stuck: true, message: fmt.Sprintf(
+			"The image %q can't be pulled (%s): check spec.image and spec.imagePullSecrets.", s.Image, waiting.Reason)}
+	case waiting != nil && waiting.Reason == "CreateContainerConfigError":
+		return &problem{reason: databasev1.ReasonPodFailing, message: fmt.Sprintf("The pod %q can't start: %s", pod.Name, waiting.Message)}
+	case last != nil && last.ExitCode != 0 && s.RestartCount >= crashes && s.State.Running == nil:
+		return &problem{reason: databasev1.ReasonPodFailing, message: fmt.Sprintf(
+			"The container %q of the pod %q ends again and again, with exit status %d: see kubectl logs %s -c %s --previous",
+			s.Name, pod.Name, last.ExitCode, pod.Name, s.Name)}
+	}
+	return nil
+}
+
+// refused is what the launcher's refusal of an image or of a volume means. Its reasons are conditions' reasons.
+func refused(r *launcher.Refusal) *problem {
+	return &problem{reason: string(r.Reason), message: r.Message, stuck: true}
+}

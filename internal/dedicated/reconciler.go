@@ -1,0 +1,294 @@
+package dedicated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/internal/credentials"
+	"github.com/example/databases/internal/postgres"
+	"github.com/example/databases/internal/status"
+)
+
+const (
+	// reconcileTimeout ends a reconcile that hangs.
+	reconcileTimeout = time.Minute
+	// shutdownGrace is how long a reconcile may go on after the manager was told to stop, below the manager's own.
+	shutdownGrace = 17 * time.Second
+	// conflictDelay is the wait for the cache after a write that met a newer object.
+	conflictDelay = 200 * time.Millisecond
+	// waitingDelay is the time between two looks while something is waited for that should wake the Database itself.
+	waitingDelay = 10 * time.Second
+)
+
+// Reconciler brings each Database to its spec.
+type Reconciler struct {
+	// Client reads from the cache and writes; Live reads from the API server.
+	Client client.Client
+	Live   client.Reader
+	// Dial reaches the pods.
+	Dial Dialer
+	// SQL is put around each round trip to PostgreSQL; nil for nothing.
+	SQL postgres.Interceptor
+	// Cluster identifies this cluster in claims: the uid of the Namespace kube-system.
+	Cluster string
+	// Namespace is the controller's own, which may reach Patroni's REST interface; empty outside a cluster.
+	Namespace string
+	// PatroniImage is the image that brings Patroni into the pods.
+	PatroniImage string
+	// FieldManager is the field manager of every write.
+	FieldManager string
+	// Resync is the mean time between two looks at a Database that nothing happens to.
+	Resync time.Duration
+	// LoginInterval is the mean time between two checks of a role's login.
+	LoginInterval time.Duration
+	// Recorder emits events.
+	Recorder events.EventRecorder
+
+	logins credentials.LoginSchedule
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := detach(ctx)
+	defer cancel()
+	stored := newUnstructured()
+	if err := r.Client.Get(ctx, req.NamespacedName, stored); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.logins.Remove(req.NamespacedName)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	db := &databasev1.Database{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, db); err != nil {
+		return reconcile.Result{}, r.unreadable(ctx, stored, err)
+	}
+	if err := r.ensureFinalizer(ctx, db); err != nil {
+		return retryConflict(err)
+	}
+	before := db.DeepCopy()
+	found, err := r.step(ctx, db)
+	if err != nil {
+		return retryConflict(err)
+	}
+	if before.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(db, databasev1.Finalizer) {
+		return reconcile.Result{}, nil // let go: it is gone, or somebody else's
+	}
+	db.Status.ObservedGeneration = db.Generation
+	if err := status.Write(ctx, r.Client, before, db, before.Status, db.Status); err != nil {
+		return retryConflict(err)
+	}
+	r.report(before, db)
+	return r.next(found)
+}
+
+// findings is what a look at a Database found.
+type findings struct {
+	// ready is why it isn't ready; nil where it is. usable says that a client can log in.
+	ready  *problem
+	usable bool
+	// behind is why the spec isn't carried out.
+	behind []*problem
+}
+
+// next says when to look again: an error backs off, something waited for wakes the Database itself.
+func (r *Reconciler) next(f *findings) (reconcile.Result, error) {
+	waiting := false
+	for _, p := range append([]*problem{f.ready}, f.behind...) {
+		switch {
+		case p == nil:
+		case p.err != nil:
+			return reconcile.Result{}, fmt.Errorf("%s: %w", p.reason, p.err)
+		default:
+			waiting = waiting || !p.stuck
+		}
+	}
+	if waiting {
+		return reconcile.Result{RequeueAfter: waitingDelay}, nil
+	}
+	after := time.Duration(float64(r.Resync) * (0.75 + rand.Float64()/2))
+	return reconcile.Result{RequeueAfter: after, Priority: ptr.To(handler.LowPriority)}, nil
+}
+
+// step does what the Database asks for now and puts the outcome into its status. The error is one that says nothing
+// about the Database: the API server's, on a read, or on a write of the Database itself.
+func (r *Reconciler) step(ctx context.Context, db *databasev1.Database) (*findings, error) {
+	if db.Annotations[databasev1.PausedAnnotation] == "true" {
+		status.Set(&db.Status.Conditions, db.Generation, databasev1.ConditionPaused, metav1.ConditionTrue, databasev1.ReasonPaused,
+			"The annotation "+databasev1.PausedAnnotation+" keeps the controller away; remove it to go on.")
+		return &findings{}, nil
+	}
+	apimeta.RemoveStatusCondition(&db.Status.Conditions, databasev1.ConditionPaused)
+	if db.DeletionTimestamp != nil {
+		return &findings{}, r.finalize(ctx, db)
+	}
+	size, err := resource.ParseQuantity(db.Spec.Storage.Size)
+	if err != nil || size.Sign() <= 0 {
+		f := &findings{ready: &problem{reason: databasev1.ReasonInvalidSpec, stuck: true, message: fmt.Sprintf(
+			"spec.storage.size %q isn't a size: set a whole number of Mi or Gi, as 10Gi.", db.Spec.Storage.Size)}}
+		conclude(db, &observed{}, f)
+		return f, nil
+	}
+	o, err := r.observe(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	f := r.bring(ctx, db, o, size)
+	conclude(db, o, f)
+	return f, nil
+}
+
+// bring makes the Database's objects as they should be, in the order in which they need each other.
+func (r *Reconciler) bring(ctx context.Context, db *databasev1.Database, o *observed, size resource.Quantity) *findings {
+	f := &findings{}
+	if o.set == nil {
+		adopted, err := r.checkClaims(ctx, db)
+		if err != nil {
+			return &findings{ready: childProblem(err)}
+		}
+		if adopted {
+			r.Recorder.Eventf(db, nil, corev1.EventTypeNormal, databasev1.ReasonVolumesAdopted, "Reconcile",
+				"Volumes of an earlier Database of this name are taken over with their data.")
+		}
+	}
+	superuser, err := r.superuser(ctx, db)
+	if err != nil {
+		return &findings{ready: childProblem(err)}
+	}
+	image, p := r.chooseImage(ctx, db, o)
+	f.add(p)
+	if err := r.applyObjects(ctx, db, o, image, superuser, f); err != nil {
+		f.ready = childProblem(err)
+		return f
+	}
+	db.Status.Image = image
+	f.add(r.growVolumes(ctx, db, size, o.claims))
+	if err := r.correctRoles(ctx, db, o); err != nil {
+		f.add(&problem{reason: databasev1.ReasonApplyFailed, message: "A pod's role could not be corrected.", err: err})
+	}
+	f.ready = r.serve(ctx, db, o, superuser, f)
+	wanted, err := restartHash(db, image)
+	if err != nil {
+		f.add(&problem{reason: databasev1.ReasonApplyFailed, message: "The pods' template could not be made.", err: err})
+		return f
+	}
+	f.add(r.rollOut(ctx, db, o, wanted))
+	return f
+}
+
+// serve brings the database, the role and the Secret to the spec by way of the primary, and says why the Database
+// isn't ready.
+func (r *Reconciler) serve(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret, f *findings) *problem {
+	unhealthy := diagnose(db, o)
+	primary := o.primary()
+	if primary == nil {
+		return unhealthy
+	}
+	admin, err := r.connect(primary, superuser)
+	if err != nil {
+		return serverProblem(err)
+	}
+	defer admin.Close()
+	if p := r.provision(ctx, db, admin); p != nil {
+		return p
+	}
+	f.usable = true
+	f.add(r.setParameters(ctx, db, o, admin))
+	return unhealthy
+}
+
+func (f *findings) add(p *problem) {
+	if p != nil {
+		f.behind = append(f.behind, p)
+	}
+}
+
+// childProblem is what a failed write or read of an object means for the Database.
+func childProblem(err error) *problem {
+	var conflict *conflictError
+	var leaving *leavingError
+	switch {
+	case errors.As(err, &conflict):
+		return &problem{reason: databasev1.ReasonChildConflict, message: conflictMessage(conflict), stuck: true, err: err}
+	case errors.As(err, &leaving):
+		return &problem{reason: databasev1.ReasonPodsStarting, message: fmt.Sprintf(
+			"The %s %q of an earlier Database of this name is still being deleted.", leaving.kind, leaving.name)}
+	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
+		return &problem{reason: databasev1.ReasonApplyFailed, message: apiMessage(err), stuck: true, err: err}
+	}
+	return &problem{reason: databasev1.ReasonApplyFailed, message: "An object that the Database needs could not be applied.", err: err}
+}
+
+// apiMessage is the API server's own word, which says what it doesn't accept.
+func apiMessage(err error) string {
+	var known apierrors.APIStatus
+	if errors.As(err, &known) {
+		return "The API server refuses an object that the Database needs: " + known.Status().Message
+	}
+	return "The API server refuses an object that the Database needs."
+}
+
+// ensureFinalizer writes the finalizer down before anything is made for the Database.
+func (r *Reconciler) ensureFinalizer(ctx context.Context, db *databasev1.Database) error {
+	if db.DeletionTimestamp != nil || db.Annotations[databasev1.PausedAnnotation] == "true" ||
+		controllerutil.ContainsFinalizer(db, databasev1.Finalizer) {
+		return nil
+	}
+	return r.patchFinalizers(ctx, db, controllerutil.AddFinalizer)
+}
+
+func (r *Reconciler) patchFinalizers(ctx context.Context, db client.Object, change func(client.Object, string) bool) error {
+	before := db.DeepCopyObject().(client.Object)
+	if !change(db, databasev1.Finalizer) {
+		return nil
+	}
+	return r.Client.Patch(ctx, db, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
+		client.FieldOwner(r.FieldManager), client.DisableReadYourWritesConsistency)
+}
+
+// retryConflict waits for the cache where a write met a newer object, which is no failure, and forgets one that is
+// gone.
+func retryConflict(err error) (reconcile.Result, error) {
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	case apierrors.IsNotFound(err):
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, err
+}
+
+// detach lets a reconcile end what it began when the manager stops: the manager cancels ctx at once.
+func detach(ctx context.Context) (context.Context, context.CancelFunc) {
+	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), reconcileTimeout)
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(shutdownGrace, cancel)
+		context.AfterFunc(detached, func() { timer.Stop() })
+	})
+	return detached, func() { stop(); cancel() }
+}
+
+// newUnstructured is the form in which Databases are watched: one that can't be read as a Database would keep a typed
+// watch from seeing all the others.
+func newUnstructured() *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(databasev1.GroupVersion.WithKind(databasev1.DatabaseKind))
+	return u
+}

@@ -1,0 +1,99 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Run is the main container's first process: it looks at the image and the data, writes Patroni's configuration and
+// runs Patroni until that ends. It returns the exit status.
+func Run(ctx context.Context, settings Settings, log io.Writer) (int, error) {
+	launch, err := ready(ctx, settings)
+	var refusal *Refusal
+	if errors.As(err, &refusal) {
+		return ExitRefused, errors.Join(refusal, Report(settings.TerminationLog, refusal))
+	}
+	if err != nil {
+		return 1, err
+	}
+	return supervise(launch, log)
+}
+
+// launch is all that is needed to start Patroni and to write its configuration anew.
+type launch struct {
+	settings    Settings
+	pod         Pod
+	python      string
+	credentials Credentials
+}
+
+// ready checks everything, and only then writes.
+func ready(ctx context.Context, settings Settings) (*launch, error) {
+	image, err := Inspect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("looking for the bundle: %w", err)
+	}
+	user := userName("/etc/passwd", os.Getuid())
+	if user == "" {
+		return nil, refuse(UnsupportedImage, "the image's /etc/passwd has no name for the user %d that the pod runs as: initdb needs one", os.Getuid())
+	}
+	data, err := readData(settings.PGData, settings.Volume)
+	if err != nil {
+		return nil, err
+	}
+	write, err := Guard(image, data, settings.AcceptCollation)
+	if err != nil {
+		return nil, err
+	}
+	l := &launch{settings: settings, python: filepath.Join(filepath.Dir(program), "bin", "python3.11"), pod: Pod{
+		Name: settings.PodName, Namespace: settings.PodNamespace, IP: settings.PodIP,
+		PGData: settings.PGData, RunDir: settings.RunDir, User: user, Program: program, Image: image,
+	}}
+	if l.credentials, err = ReadCredentials(settings.CredentialsDir); err != nil {
+		return nil, err
+	}
+	if err := l.writeConfig(); err != nil {
+		return nil, err
+	}
+	if err := prepare(settings.PGData); err != nil {
+		return nil, err
+	}
+	if write {
+		return l, writeRecord(settings.Volume, Record{CollationVersion: image.CollationVersion})
+	}
+	return l, nil
+}
+
+func (l *launch) configFile() string { return filepath.Join(l.settings.RunDir, ConfigFile) }
+
+func (l *launch) writeConfig() error {
+	content, err := Config([]byte(l.settings.Template), l.pod, l.credentials)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(l.configFile(), content); err != nil {
+		return fmt.Errorf("writing Patroni's configuration: %w", err)
+	}
+	return nil
+}
+
+// command is Patroni's program, arguments and environment. -I keeps Python off the image's own modules and settings.
+func (l *launch) command() (argv, env []string) {
+	argv = []string{l.python, "-I", "-B", "-m", "patroni", l.configFile()}
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "PATRONI_") && !strings.HasPrefix(variable, "TMPDIR=") {
+			env = append(env, variable)
+		}
+	}
+	// Patroni hands initdb the password in a temporary file: it must be in memory, and the root may be read-only.
+	return argv, append(env, "TMPDIR="+l.settings.RunDir)
+}

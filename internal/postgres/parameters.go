@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// parameter is a row of pg_settings: what values a parameter takes.
+type parameter struct {
+	Name, Kind, Unit, Least, Most string
+	Words                         []string
+	Context                       string
+}
+
+const parametersSQL = `
+SELECT name, vartype, coalesce(unit, ''), coalesce(min_val, ''), coalesce(max_val, ''), coalesce(enumvals, '{}'), context
+FROM pg_settings WHERE name = ANY($1)`
+
+// CheckParameters says, for each parameter that the server wouldn't take, why; it changes nothing. A wrong value in its
+// configuration would keep the server from starting. Parameters of extensions, whose names have a dot, are known only
+// while the extension is loaded, so that unknown ones of them pass.
+func (s *Server) CheckParameters(ctx context.Context, parameters map[string]string) (map[string]string, error) {
+	names := make([]string, 0, len(parameters))
+	for name := range parameters {
+		names = append(names, name)
+	}
+	var known []parameter
+	err := s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return s.intercept(ctx, "SELECT pg_settings", func(ctx context.Context) error {
+			rows, err := conn.Query(ctx, parametersSQL, names)
+			if err != nil {
+				return err
+			}
+			known, err = pgx.CollectRows(rows, pgx.RowToStructByPos[parameter])
+			return err
+		})
+	})
+	if err != nil {
+		return nil, errorf(KindFailed, err, "The server's parameters could not be read.")
+	}
+	faults := map[string]string{}
+	for name, value := range parameters {
+		i := slices.IndexFunc(known, func(p parameter) bool { return p.Name == name })
+		switch {
+		case i >= 0:
+			if fault := known[i].fault(value); fault != "" {
+				faults[name] = fault
+			}
+		case !strings.Contains(name, "."):
+			faults[name] = "is no parameter of this PostgreSQL"
+		}
+	}
+	return faults, nil
+}
+
+// fault says why the parameter doesn't take the value; empty where it does. The rules are those of PostgreSQL's
+// documentation, "Parameter Names and Values".
+func (p parameter) fault(value string) string {
+	switch {
+	case p.Context == "internal":
+		return "can't be changed"
+	case p.Kind == "bool" && !isBool(value):
+		return "must be on or off"
+	case p.Kind == "enum" && !slices.ContainsFunc(p.Words, func(w string) bool { return strings.EqualFold(w, value) }) && !p.hidden(value):
+		return "must be one of " + strings.Join(p.Words, ", ")
+	case p.Kind == "integer" || p.Kind == "real":
+		return p.numberFault(value)
+	}
+	return ""
+}
+
+// hidden reports a boolean word, which most enumerations with on and off take too, without naming it.
+func (p parameter) hidden(value string) bool {
+	return isBool(value) && slices.Contains(p.Words, "on") && slices.Contains(p.Words, "off")
+}
+
+func isBool(value string) bool {
+	v := strings.ToLower(value)
+	switch v {
+	case "1", "0", "on", "of", "off":
+		return true
+	}
+	return v != "" && (strings.HasPrefix("true", v) || strings.HasPrefix("false", v) || strings.HasPrefix("yes", v) || strings.HasPrefix("no", v))
+}
+
+// units has the size of each unit in the smallest of its family.
+var units = []map[string]float64{
+	{"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40},
+	{"us": 1, "ms": 1e3, "s": 1e6, "min": 60e6, "h": 3600e6, "d": 24 * 3600e6},
+}
+
+func (p parameter) numberFault(value string) string {
+	text := strings.TrimSpace(value)
+	end := strings.LastIndexFunc(text, func(r rune) bool { return '0' <= r && r <= '9' || r == '.' }) + 1
+	number, err := strconv.ParseFloat(text[:end], 64)
+	unit := strings.TrimSpace(text[end:])
+	if err != nil {
+		if whole, hex := strconv.ParseInt(text, 0, 64); hex == nil {
+			number, unit, err = float64(whole), "", nil
+		}
+	}
+	if err != nil {
+		return "must be a number" + p.example()
+	}
+	if unit != "" {
+		factor, ok := p.factor(unit)
+		if !ok {
+			return fmt.Sprintf("has the unit %q, which it doesn't take%s", unit, p.example())
+		}
+		number *= factor
+	}
+	least, err1 := strconv.ParseFloat(p.Least, 64)
+	most, err2 := strconv.ParseFloat(p.Most, 64)
+	if err1 == nil && err2 == nil && (number < least || number > most) {
+		return fmt.Sprintf("must be from %s to %s%s", p.Least, p.Most, map[bool]string{true: " (in " + p.Unit + ")"}[p.Unit != ""])
+	}
+	return ""
+}
+
+// factor turns a number of the unit into one of the parameter's own unit, as 8kB.
+func (p parameter) factor(unit string) (float64, bool) {
+	base := strings.TrimLeft(p.Unit, "0123456789")
+	count, err := strconv.ParseFloat(strings.TrimSuffix(p.Unit, base), 64)
+	if err != nil {
+		count = 1
+	}
+	for _, family := range units {
+		own, ok := family[base]
+		other, known := family[unit]
+		if ok && known {
+			return other / (own * count), true
+		}
+	}
+	return 0, false
+}
+
+func (p parameter) example() string {
+	switch base := strings.TrimLeft(p.Unit, "0123456789"); {
+	case base == "":
+		return ""
+	case units[0][base] != 0:
+		return ", with a unit as 16MB"
+	}
+	return ", with a unit as 30s"
+}
