@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -123,7 +124,12 @@ func (r *Reconciler) unreadable(ctx context.Context, stored *unstructured.Unstru
 	if err != nil {
 		return err
 	}
-	return client.IgnoreNotFound(r.Client.Status().Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch)))
+	err = r.Client.Status().Patch(ctx, stored.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
+	if apierrors.IsInvalid(err) { // the API server writes nothing of such an object, so that an event must say it
+		r.Recorder.Eventf(stored, nil, corev1.EventTypeWarning, databasev1.ReasonInvalidSpec, "Reconcile", "%s", conditions[0].Message)
+		return nil
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // storedReady is the reason and the message of the condition Ready of an object that can't be read as a whole.

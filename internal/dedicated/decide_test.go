@@ -1,0 +1,229 @@
+package dedicated
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/internal/launcher"
+)
+
+// pods makes members "a-0", "a-1", ... from words: "primary", "standby", each also "old" (another template), "down" (not
+// ready), "pending" (needs a restart for a parameter) or "leaving".
+func pods(members ...string) *observed {
+	o := &observed{}
+	for i, words := range members {
+		name := fmt.Sprintf("a-%d", i)
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{roleLabel: roleReplica},
+			Annotations: map[string]string{restartAnnotation: "wanted"}}}
+		ready, streaming, pending := corev1.ConditionTrue, "streaming", false
+		for _, word := range strings.Fields(words) {
+			switch word {
+			case "primary":
+				o.leader, pod.Labels[roleLabel] = name, rolePrimary
+			case "old":
+				pod.Annotations[restartAnnotation] = "other"
+			case "down":
+				ready, streaming = corev1.ConditionFalse, ""
+			case "pending":
+				pending = true
+			case "leaving":
+				now := metav1.Now()
+				pod.DeletionTimestamp = &now
+			}
+		}
+		pod.Annotations["status"] = fmt.Sprintf(`{"state":"running","replication_state":%q,"pending_restart":%t}`, streaming, pending)
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+		o.pods = append(o.pods, pod)
+	}
+	return o
+}
+
+func TestRestart(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		members []string
+		want    string
+		left    int
+	}{
+		{"nothing to do", []string{"primary", "standby"}, "", 0},
+		{"a single primary", []string{"primary old"}, "a-0", 1},
+		{"a single primary that is down", []string{"primary old down"}, "a-0", 1},
+		{"a pod that never came up", []string{"old down"}, "a-0", 1},
+		{"standbys before the primary", []string{"primary old", "standby old", "standby old"}, "a-2", 3},
+		{"the primary last", []string{"primary old", "standby", "standby"}, "a-0", 1},
+		{"one at a time", []string{"primary old", "standby old", "standby leaving"}, "", 2},
+		{"a standby waits while another one is down", []string{"primary old", "standby old", "standby down"}, "", 2},
+		{"the one that is down comes first", []string{"primary old", "standby old", "standby old down"}, "a-2", 3},
+		{"the primary waits while a standby is down", []string{"primary old", "standby down"}, "", 1},
+		{"a parameter", []string{"primary pending", "standby"}, "a-0", 1},
+	} {
+		pod, why, left := restart(pods(c.members...), "wanted")
+		got := ""
+		if pod != nil {
+			got = pod.Name
+		}
+		if got != c.want || left != c.left || (why == "") != (pod == nil) {
+			t.Errorf("%s: restart %q (%s), %d left; want %q, %d left", c.what, got, why, left, c.want, c.left)
+		}
+	}
+}
+
+func claim(request, capacity string) corev1.PersistentVolumeClaim {
+	return corev1.PersistentVolumeClaim{
+		Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(request)}}},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound,
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(capacity)}},
+	}
+}
+
+func TestPlanGrowth(t *testing.T) {
+	for _, c := range []struct {
+		what     string
+		size     string
+		claims   []corev1.PersistentVolumeClaim
+		grow     int
+		shrunk   string
+		resizing bool
+	}{
+		{"no claims yet", "1Gi", nil, 0, "0", false},
+		{"the same in another unit", "1024Mi", []corev1.PersistentVolumeClaim{claim("1Gi", "1Gi")}, 0, "0", false},
+		{"larger", "1500Mi", []corev1.PersistentVolumeClaim{claim("1Gi", "1Gi"), claim("1500Mi", "1500Mi")}, 1, "0", false},
+		{"growing", "2Gi", []corev1.PersistentVolumeClaim{claim("2Gi", "1Gi")}, 0, "0", true},
+		{"a volume that is larger than asked for", "1Gi", []corev1.PersistentVolumeClaim{claim("1Gi", "2Gi")}, 0, "0", false},
+		{"smaller", "1Gi", []corev1.PersistentVolumeClaim{claim("1500Mi", "1500Mi"), claim("2Gi", "2Gi")}, 0, "2Gi", false},
+		{"smaller than one and larger than the other", "1500Mi", []corev1.PersistentVolumeClaim{claim("1Gi", "1Gi"), claim("2Gi", "2Gi")}, 1, "2Gi", false},
+	} {
+		g := planGrowth(resource.MustParse(c.size), c.claims)
+		if len(g.grow) != c.grow || g.shrunk.Cmp(resource.MustParse(c.shrunk)) != 0 || g.resizing != c.resizing {
+			t.Errorf("%s: %+v", c.what, g)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	running := &launcher.Inspection{Major: 15, CollationVersion: "2.36"}
+	for _, c := range []struct {
+		what     string
+		wanted   launcher.Inspection
+		accepted string
+		want     string
+	}{
+		{"a minor version", launcher.Inspection{Major: 15, CollationVersion: "2.36"}, "", ""},
+		{"a major version", launcher.Inspection{Major: 17, CollationVersion: "2.36"}, "", databasev1.ReasonMajorUpgradeRequired},
+		{"an older major version", launcher.Inspection{Major: 14, CollationVersion: "2.36"}, "", databasev1.ReasonMajorUpgradeRequired},
+		{"another collation", launcher.Inspection{Major: 15, CollationVersion: "2.41"}, "", databasev1.ReasonCollationMismatch},
+		{"another collation, accepted", launcher.Inspection{Major: 15, CollationVersion: "2.41"}, "2.41", ""},
+		{"another collation than the accepted one", launcher.Inspection{Major: 15, CollationVersion: "2.42"}, "2.41", databasev1.ReasonCollationMismatch},
+		{"a major version with an accepted collation", launcher.Inspection{Major: 16, CollationVersion: "2.41"}, "2.41", databasev1.ReasonMajorUpgradeRequired},
+	} {
+		db := &databasev1.Database{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{databasev1.AcceptCollationAnnotation: c.accepted}}}
+		got := ""
+		if p := judge(db, running, &c.wanted); p != nil {
+			got = p.reason
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
+		}
+	}
+}
+
+func TestDiagnose(t *testing.T) {
+	waiting := func(reason string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: postgresContainer, Image: "postgres:15",
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+		}
+	}
+	ended := func(restarts, status int32, message string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			waiting("CrashLoopBackOff")(p)
+			p.Status.ContainerStatuses[0].RestartCount = restarts
+			p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: status, Message: message}
+		}
+	}
+	for _, c := range []struct {
+		what   string
+		change func(*corev1.Pod)
+		want   string
+		stuck  bool
+	}{
+		{"all is well", func(*corev1.Pod) {}, "", false},
+		{"no image", waiting("ImagePullBackOff"), databasev1.ReasonImagePullFailed, true},
+		{"a bad image name", waiting("InvalidImageName"), databasev1.ReasonImagePullFailed, true},
+		{"a refusal", ended(1, launcher.ExitRefused, `{"reason":"MajorUpgradeRequired","message":"m"}`), databasev1.ReasonMajorUpgradeRequired, true},
+		{"a crash loop", ended(3, 1, ""), databasev1.ReasonPodFailing, false},
+		{"two crashes", ended(2, 1, ""), databasev1.ReasonPodsStarting, false},
+		{"no node", func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no nodes"}}
+		}, databasev1.ReasonUnschedulable, false},
+		{"starting", func(p *corev1.Pod) { p.Status.Conditions = nil }, databasev1.ReasonPodsStarting, false},
+	} {
+		o := pods("primary")
+		if c.want != "" && c.want != databasev1.ReasonUnschedulable {
+			o.pods[0].Status.Conditions[0].Status = corev1.ConditionFalse
+		}
+		c.change(&o.pods[0])
+		p := diagnose(&databasev1.Database{Spec: databasev1.DatabaseSpec{Replicas: 1}}, o)
+		if p == nil {
+			p = &problem{}
+		}
+		if p.reason != c.want || p.stuck != c.stuck {
+			t.Errorf("%s: %q, stuck %t; want %q, %t", c.what, p.reason, p.stuck, c.want, c.stuck)
+		}
+	}
+}
+
+func TestHeartbeatsWakeNobody(t *testing.T) {
+	before := pods("primary").pods[0]
+	beat := before.DeepCopy()
+	beat.ResourceVersion = "2"
+	beat.Annotations["status"] = strings.Replace(before.Annotations["status"], `"state"`, `"xlog_location":1234,"state"`, 1)
+	if podChanged(event.UpdateEvent{ObjectOld: &before, ObjectNew: beat}) {
+		t.Error("a pod's heartbeat passes")
+	}
+	pending := beat.DeepCopy()
+	pending.Annotations["status"] = strings.Replace(beat.Annotations["status"], "false", "true", 1)
+	if !podChanged(event.UpdateEvent{ObjectOld: beat, ObjectNew: pending}) {
+		t.Error("a pending restart doesn't pass")
+	}
+	leader := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"leader": "a-0", "renewTime": "1", "optime": "1"}}}
+	renewed := leader.DeepCopy()
+	renewed.Annotations["renewTime"], renewed.Annotations["optime"] = "2", "2"
+	if childChanged(event.UpdateEvent{ObjectOld: leader, ObjectNew: renewed}) {
+		t.Error("the leader's heartbeat passes")
+	}
+	renewed.Annotations["leader"] = "a-1"
+	if !childChanged(event.UpdateEvent{ObjectOld: leader, ObjectNew: renewed}) {
+		t.Error("a change of the leader doesn't pass")
+	}
+}
+
+func TestIncludes(t *testing.T) {
+	live := object{"a": int64(1), "list": []any{object{"x": "1", "default": true}}, "more": "m"}
+	for _, c := range []struct {
+		wish object
+		want bool
+	}{
+		{object{"a": int64(1)}, true},
+		{object{"a": int64(2)}, false},
+		{object{"list": []any{object{"x": "1"}}}, true},
+		{object{"list": []any{object{"x": "2"}}}, false},
+		{object{"list": []any{object{"x": "1"}, object{"x": "2"}}}, false},
+		{object{"absent": "", "empty": object{}}, true},
+		{object{"absent": "x"}, false},
+		{object{"absent": false}, true},
+	} {
+		if got := includes(live, c.wish); got != c.want {
+			t.Errorf("%v: %t", c.wish, got)
+		}
+	}
+}
