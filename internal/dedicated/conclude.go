@@ -31,8 +31,8 @@ func conclude(db *databasev1.Database, o *observed, f *findings) {
 	if primary := o.primary(); primary != nil {
 		s.Primary = primary.Name
 	}
-	if inspection := runningInspection(o); inspection != nil {
-		s.Version = inspection.PostgresVersion
+	if image := running(o); image != nil {
+		s.Version = image.PostgresVersion
 	}
 	s.Phase = phaseOf(o, f)
 	if f.ready == nil {

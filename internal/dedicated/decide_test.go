@@ -110,7 +110,7 @@ func TestPlanGrowth(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	running := &launcher.Inspection{Major: 15, CollationVersion: "2.36"}
+	running := &tags{Major: 15, CollationVersion: "2.36"}
 	for _, c := range []struct {
 		what     string
 		wanted   launcher.Inspection

@@ -1,13 +1,14 @@
 package dedicated
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/httpstream"
@@ -45,44 +46,71 @@ func DialThroughAPI(config *rest.Config) (Dialer, error) {
 	}, nil
 }
 
-// forward lets the library listen on a port of its choice of this machine's loopback and connects to it.
+// forward opens the two streams of a forwarded port. The library's own forwarder listens on a port of this machine,
+// where every program could connect, and logs an error for each connection that ends.
 func forward(ctx context.Context, dialer httpstream.Dialer, port int) (net.Conn, error) {
-	stop, ready, failed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, stop, ready, io.Discard, io.Discard)
+	session, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 	if err != nil {
-		return nil, err
-	}
-	go func() { failed <- forwarder.ForwardPorts() }()
-	select {
-	case <-ready:
-	case err := <-failed:
 		return nil, fmt.Errorf("forwarding a port of the pod: %w", err)
-	case <-ctx.Done():
-		close(stop)
-		return nil, ctx.Err()
 	}
-	ports, err := forwarder.GetPorts()
+	headers := http.Header{}
+	headers.Set(corev1.PortHeader, strconv.Itoa(port))
+	headers.Set(corev1.PortForwardRequestIDHeader, "0")
+	headers.Set(corev1.StreamType, corev1.StreamTypeError)
+	failures, err := session.CreateStream(headers)
 	if err == nil {
-		var direct net.Dialer
-		var conn net.Conn
-		conn, err = direct.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ports[0].Local))))
-		if err == nil {
-			return &forwarded{Conn: conn, stop: stop}, nil
+		_ = failures.Close() // nothing is written to it
+		headers.Set(corev1.StreamType, corev1.StreamTypeData)
+		var data httpstream.Stream
+		if data, err = session.CreateStream(headers); err == nil && ctx.Err() == nil {
+			return &forwarded{Stream: data, session: session}, nil
 		}
 	}
-	close(stop)
-	return nil, err
+	_ = session.Close()
+	return nil, fmt.Errorf("forwarding a port of the pod: %w", cmp.Or(err, ctx.Err()))
 }
 
-// forwarded ends its forwarding when it is closed.
+// forwarded is a connection through the API server. Its streams know no deadlines: one that is past closes it, which
+// is what a cancelled context asks for.
 type forwarded struct {
-	net.Conn
-	stop chan struct{}
-	once sync.Once
+	httpstream.Stream
+	session httpstream.Connection
+
+	mu    sync.Mutex
+	timer *time.Timer
 }
 
 func (f *forwarded) Close() error {
-	err := f.Conn.Close()
-	f.once.Do(func() { close(f.stop) })
-	return err
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopTimer()
+	return f.session.Close()
 }
+
+func (f *forwarded) stopTimer() {
+	if f.timer != nil {
+		f.timer.Stop()
+		f.timer = nil
+	}
+}
+
+func (f *forwarded) SetDeadline(t time.Time) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopTimer()
+	if !t.IsZero() {
+		f.timer = time.AfterFunc(time.Until(t), func() { _ = f.session.Close() })
+	}
+	return nil
+}
+
+func (f *forwarded) SetReadDeadline(t time.Time) error  { return f.SetDeadline(t) }
+func (f *forwarded) SetWriteDeadline(t time.Time) error { return f.SetDeadline(t) }
+func (f *forwarded) LocalAddr() net.Addr                { return throughAPI{} }
+func (f *forwarded) RemoteAddr() net.Addr               { return throughAPI{} }
+
+// throughAPI is the address of both ends of a forwarded connection.
+type throughAPI struct{}
+
+func (throughAPI) Network() string { return "portforward" }
+func (throughAPI) String() string  { return "pod" }

@@ -23,7 +23,7 @@ const inspectsLabel = "database.example.com/inspects"
 // that they run; the problem says why.
 func (r *Reconciler) chooseImage(ctx context.Context, db *databasev1.Database, o *observed) (string, *problem) {
 	wanted, current := db.Spec.Image, db.Status.Image
-	running := runningInspection(o)
+	running := running(o)
 	if current == "" || current == wanted || running == nil {
 		// Nothing has run yet, so that there is nothing to keep; the launcher itself looks before it touches a volume.
 		return wanted, r.removeInspection(ctx, o)
@@ -48,7 +48,7 @@ func (r *Reconciler) chooseImage(ctx context.Context, db *databasev1.Database, o
 }
 
 // judge says why an image can't run on data that another image made; nil where it can. It is a pure function.
-func judge(db *databasev1.Database, running, wanted *launcher.Inspection) *problem {
+func judge(db *databasev1.Database, running *tags, wanted *launcher.Inspection) *problem {
 	accepted := db.Annotations[databasev1.AcceptCollationAnnotation]
 	switch {
 	case wanted.Major != running.Major:
@@ -63,16 +63,21 @@ func judge(db *databasev1.Database, running, wanted *launcher.Inspection) *probl
 	return nil
 }
 
-// runningInspection is what the members' image holds; nil while none has got that far.
-func runningInspection(o *observed) *launcher.Inspection {
+// running is what the primary's image holds, or another member's while there is no primary; nil while none has got
+// that far.
+func running(o *observed) *tags {
+	var any *tags
 	for i := range o.pods {
-		if o.pods[i].Name == o.leader || o.leader == "" {
-			if inspection, _ := inspectionOf(o.pods[i].Status.InitContainerStatuses); inspection != nil {
-				return inspection
-			}
+		found := memberOf(&o.pods[i]).Tags
+		if found.Major == 0 {
+			continue
 		}
+		if o.pods[i].Name == o.leader {
+			return &found
+		}
+		any = &found
 	}
-	return nil
+	return any
 }
 
 // inspect starts a pod that finds out what the wanted image holds.
@@ -84,7 +89,10 @@ func (r *Reconciler) inspect(ctx context.Context, db *databasev1.Database, o *ob
 	if o.inspection != nil {
 		return waiting // until the one before is gone
 	}
-	install, inspect := r.initContainers(db.Spec.Image)
+	install := r.installer()
+	inspect := corev1ac.Container().WithName(inspectContainer).WithImage(db.Spec.Image).
+		WithCommand(bundleMount+"/"+launcher.Program, "inspect").
+		WithVolumeMounts(mount("patroni", bundleMount).WithReadOnly(true)).WithSecurityContext(containerSecurity())
 	spec := corev1ac.PodSpec().WithRestartPolicy(corev1.RestartPolicyNever).
 		WithAutomountServiceAccountToken(false).WithEnableServiceLinks(false).
 		WithSecurityContext(podSecurity()).WithInitContainers(install).WithContainers(inspect).

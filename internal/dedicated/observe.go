@@ -102,6 +102,14 @@ type member struct {
 	Role             string `json:"role"`
 	ReplicationState string `json:"replication_state"`
 	PendingRestart   bool   `json:"pending_restart"`
+	Tags             tags   `json:"tags"`
+}
+
+// tags are what the launcher lets Patroni publish of the member's image.
+type tags struct {
+	PostgresVersion  string `json:"postgres_version"`
+	Major            int    `json:"postgres_major"`
+	CollationVersion string `json:"collation_version"`
 }
 
 func memberOf(pod *corev1.Pod) member {

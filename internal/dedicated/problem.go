@@ -35,7 +35,7 @@ func diagnose(db *databasev1.Database, o *observed) *problem {
 		}
 	}
 	switch serving := o.serving(); {
-	case o.primary() == nil && o.leader == "" && len(o.pods) >= want && serving == 0 && db.Status.Version != "":
+	case o.primary() == nil && o.leader == "" && len(o.pods) >= want && serving == 0 && db.Status.SecretVersion != "":
 		return &problem{reason: databasev1.ReasonNoPrimary, message: "No replica takes writes; Patroni is electing one."}
 	case serving < want:
 		return &problem{reason: databasev1.ReasonPodsStarting, message: fmt.Sprintf("%d of %d replicas are ready.", serving, want)}

@@ -111,15 +111,14 @@ func (r *Reconciler) podTemplate(db *databasev1.Database, image string) (*corev1
 		// A hung Patroni is ended before another member can lead: within ttl - loop_wait.
 		WithLivenessProbe(probe("/liveness").WithPeriodSeconds(3).WithTimeoutSeconds(2).WithFailureThreshold(3).
 			WithTerminationGracePeriodSeconds(3))
-	install, inspect := r.initContainers(image)
-	for _, c := range []*corev1ac.ContainerApplyConfiguration{main, install, inspect} {
-		setResources(c, db.Spec.Resources)
-	}
+	install := r.installer()
+	setResources(main, db.Spec.Resources)
+	setResources(install, db.Spec.Resources)
 	spec := corev1ac.PodSpec().
 		WithServiceAccountName(db.Name).
 		WithSecurityContext(podSecurity()).
 		WithTerminationGracePeriodSeconds(stopGrace).
-		WithInitContainers(install, inspect).
+		WithInitContainers(install).
 		WithContainers(main).
 		WithVolumes(emptyDir("patroni", ""), emptyDir("run", corev1.StorageMediumMemory), emptyDir("shm", corev1.StorageMediumMemory),
 			emptyDir("tmp", ""),
@@ -132,15 +131,11 @@ func (r *Reconciler) podTemplate(db *databasev1.Database, image string) (*corev1
 		WithAnnotations(map[string]string{restartAnnotation: sum}).WithSpec(spec), nil
 }
 
-// initContainers copy Patroni into the pod and find out what the user's image holds.
-func (r *Reconciler) initContainers(image string) (install, inspect *corev1ac.ContainerApplyConfiguration) {
-	install = corev1ac.Container().WithName(installContainer).WithImage(r.PatroniImage).
+// installer copies Patroni into the pod.
+func (r *Reconciler) installer() *corev1ac.ContainerApplyConfiguration {
+	return corev1ac.Container().WithName(installContainer).WithImage(r.PatroniImage).
 		WithCommand("/"+launcher.Program, "install", bundleMount).
 		WithVolumeMounts(mount("patroni", bundleMount)).WithSecurityContext(containerSecurity())
-	inspect = corev1ac.Container().WithName(inspectContainer).WithImage(image).
-		WithCommand(bundleMount+"/"+launcher.Program, "inspect").
-		WithVolumeMounts(mount("patroni", bundleMount).WithReadOnly(true)).WithSecurityContext(containerSecurity())
-	return install, inspect
 }
 
 // restartHash identifies what the spec wishes of a pod.

@@ -1,6 +1,8 @@
 package launcher
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
@@ -41,11 +43,28 @@ func Config(template []byte, pod Pod, credentials Credentials) ([]byte, error) {
 	}
 	merge(config, defaults, false)
 	merge(config, fixedConfig(pod, credentials), true)
-	content, err := yaml.Marshal(config)
-	if err != nil {
+	return encode(config)
+}
+
+// encode writes JSON, which is YAML as well: there is no plain scalar that another reader could take for a number, and
+// what YAML doesn't let stand in a text is escaped.
+func encode(config object) ([]byte, error) {
+	var content bytes.Buffer
+	encoder := json.NewEncoder(&content)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(config); err != nil {
 		return nil, fmt.Errorf("writing Patroni's configuration: %w", err)
 	}
-	return content, nil
+	var escaped bytes.Buffer
+	for _, r := range content.String() {
+		if (r >= 0x7f && r <= 0x9f) || r == 0xfeff || r == 0xfffe || r == 0xffff {
+			fmt.Fprintf(&escaped, `\u%04x`, r)
+		} else {
+			escaped.WriteRune(r)
+		}
+	}
+	return escaped.Bytes(), nil
 }
 
 type object = map[string]any
@@ -53,6 +72,7 @@ type object = map[string]any
 func fixedConfig(pod Pod, credentials Credentials) object {
 	return object{
 		"name":       pod.Name,
+		"tags":       pod.Image.tags(),
 		"kubernetes": object{"pod_ip": pod.IP, "namespace": pod.Namespace},
 		"restapi": object{
 			"connect_address": address(pod.IP, PortREST),
@@ -73,6 +93,11 @@ func fixedConfig(pod Pod, credentials Credentials) object {
 			"parameters":           object{"unix_socket_directories": pod.RunDir},
 		},
 	}
+}
+
+// tags publish what the image holds: Patroni shows them in its annotation of the pod.
+func (i *Inspection) tags() object {
+	return object{TagPostgresVersion: i.PostgresVersion, TagMajor: i.Major, TagCollationVersion: i.CollationVersion}
 }
 
 func defaultConfig(pod Pod, template object) (object, error) {
@@ -124,6 +149,11 @@ func initdbOptions(template object, major int) (object, error) {
 	if major >= 17 && !given["locale-provider"] && !given["no-locale"] {
 		add("locale-provider", "builtin")
 		add("builtin-locale", "C.UTF-8")
+	}
+	if !given["auth"] {
+		// Patroni puts its own pg_hba.conf in place before the server starts; until then nobody is trusted either.
+		add("auth-host", "scram-sha-256")
+		add("auth-local", "peer")
 	}
 	if bootstrap == nil {
 		return object{"initdb": options}, nil

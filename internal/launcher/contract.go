@@ -15,7 +15,7 @@ const (
 	// DefaultRunDir is an in-memory emptyDir: Patroni's configuration, the pgpass file and PostgreSQL's socket.
 	DefaultRunDir = "/run/databases"
 	// DefaultCredentialsDir is where the Secret with the keys below is mounted.
-	DefaultCredentialsDir = "/etc/databases/superuser"
+	DefaultCredentialsDir = "/etc/databases/superuser" //nolint:gosec // a path
 	// DefaultTerminationLog is where the kubelet looks for a container's last words.
 	DefaultTerminationLog = "/dev/termination-log"
 	// ConfigFile is Patroni's configuration in the run folder.
@@ -47,6 +47,13 @@ const (
 	RoleSuperuser   = "postgres"
 	RoleReplication = "replicator"
 	UserREST        = "databases"
+)
+
+// Tags of a member, by which Patroni publishes what its image holds: they are in the annotation "status" of the pod.
+const (
+	TagPostgresVersion  = "postgres_version"
+	TagMajor            = "postgres_major"
+	TagCollationVersion = "collation_version"
 )
 
 // Ports.

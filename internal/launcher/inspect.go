@@ -114,7 +114,7 @@ func interpreter(program string) (string, error) {
 	if err != nil {
 		return "", refuse(UnsupportedImage, "%s is not a program for Linux", program)
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close()
 	for _, segment := range file.Progs {
 		if segment.Type != elf.PT_INTERP || segment.Filesz > 4096 {
 			continue

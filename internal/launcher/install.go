@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -48,24 +49,32 @@ func copyTree(from, to string) error {
 	})
 }
 
-// copyFile replaces the target by renaming: it may be a program that runs.
+// copyFile makes a new file, and replaces one that is there by renaming: it may be a program that runs.
 func copyFile(from, to string, mode fs.FileMode) error {
+	err := copyNew(from, to, mode)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	temporary := to + ".new"
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := copyNew(from, temporary, mode); err != nil {
+		return err
+	}
+	return os.Rename(temporary, to)
+}
+
+func copyNew(from, to string, mode fs.FileMode) error {
 	in, err := os.Open(from) //nolint:gosec // our own bundle
 	if err != nil {
 		return err
 	}
-	defer in.Close() //nolint:errcheck // only read
-	temporary := to + ".new"
-	out, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode) //nolint:gosec // where the pod's template says
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode) //nolint:gosec // where the pod's template says
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(out, in)
-	if closeErr := out.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(temporary, to)
-	}
-	return err
+	return errors.Join(err, out.Close())
 }

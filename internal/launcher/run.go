@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // Run is the main container's first process: it looks at the image and the data, writes Patroni's configuration and
@@ -54,7 +55,7 @@ func ready(ctx context.Context, settings Settings) (*launch, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &launch{settings: settings, python: filepath.Join(filepath.Dir(program), "bin", "python3.11"), pod: Pod{
+	l := &launch{settings: settings, python: pythonOf(program), pod: Pod{
 		Name: settings.PodName, Namespace: settings.PodNamespace, IP: settings.PodIP,
 		PGData: settings.PGData, RunDir: settings.RunDir, User: user, Program: program, Image: image,
 	}}
@@ -71,6 +72,11 @@ func ready(ctx context.Context, settings Settings) (*launch, error) {
 		return l, writeRecord(settings.Volume, Record{CollationVersion: image.CollationVersion})
 	}
 	return l, nil
+}
+
+// pythonOf is the bundle's Python: Install puts the program beside it.
+func pythonOf(program string) string {
+	return filepath.Join(filepath.Dir(program), "bin", "python3.11")
 }
 
 func (l *launch) configFile() string { return filepath.Join(l.settings.RunDir, ConfigFile) }
@@ -96,4 +102,22 @@ func (l *launch) command() (argv, env []string) {
 	}
 	// Patroni hands initdb the password in a temporary file: it must be in memory, and the root may be read-only.
 	return argv, append(env, "TMPDIR="+l.settings.RunDir)
+}
+
+// Ctl becomes patronictl. It returns only with an error.
+func Ctl(args []string, getenv func(string) string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("looking for the bundle: %w", err)
+	}
+	runDir := getenv(EnvRunDir)
+	if runDir == "" {
+		runDir = DefaultRunDir
+	}
+	argv := append([]string{pythonOf(program), "-I", "-B", "-c", "from patroni.ctl import ctl; ctl(prog_name='patronictl')",
+		"-c", filepath.Join(runDir, ConfigFile)}, args...)
+	if err := syscall.Exec(argv[0], argv, append(os.Environ(), "LC_ALL=C.UTF-8")); err != nil { //nolint:gosec // the bundle's Python
+		return fmt.Errorf("starting %s: %w", argv[0], err)
+	}
+	return nil
 }

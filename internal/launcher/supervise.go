@@ -19,7 +19,7 @@ func supervise(l *launch, log io.Writer) (int, error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
 	argv, env := l.command()
-	patroni, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}})
+	patroni, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}}) //nolint:gosec // the bundle's Python
 	if err != nil {
 		return 1, fmt.Errorf("starting %s: %w", argv[0], err)
 	}

@@ -55,6 +55,7 @@ func Callback(ctx context.Context, _, role string, getenv func(string) string) e
 
 var errInRecovery = errors.New("giving the roles their passwords: the server is still in recovery")
 
+// ensure connects through the socket, where the pod's user is let in as superuser without a password.
 func ensure(ctx context.Context, socketDir string, credentials launcher.Credentials) error {
 	config, err := pgx.ParseConfig("")
 	if err != nil {
@@ -63,16 +64,24 @@ func ensure(ctx context.Context, socketDir string, credentials launcher.Credenti
 	config.Host, config.Port = socketDir, launcher.PortPostgres
 	config.User, config.Database, config.Password = launcher.RoleSuperuser, "postgres", ""
 	config.TLSConfig, config.Fallbacks = nil, nil
-	// A verifier is no password, but it has no business in the server's log either.
-	config.RuntimeParams = map[string]string{
-		"application_name": launcher.Program, "synchronous_commit": "local", "log_statement": "none",
-		"log_min_duration_statement": "-1", "log_min_error_statement": "panic",
-	}
+	config.RuntimeParams = sessionParameters()
 	connection, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return fmt.Errorf("connecting through the socket: %w", err)
 	}
-	defer connection.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost
+	defer connection.Close(context.WithoutCancel(ctx)) // nothing is lost
+	return ensureRoles(ctx, connection, credentials)
+}
+
+// sessionParameters keep verifiers out of the server's log, and commits from waiting for a synchronous standby.
+func sessionParameters() map[string]string {
+	return map[string]string{
+		"application_name": launcher.Program, "synchronous_commit": "local", "log_statement": "none",
+		"log_min_duration_statement": "-1", "log_min_error_statement": "panic",
+	}
+}
+
+func ensureRoles(ctx context.Context, connection *pgx.Conn, credentials launcher.Credentials) error {
 	var inRecovery bool
 	if err := connection.QueryRow(ctx, "SELECT pg_catalog.pg_is_in_recovery()").Scan(&inRecovery); err != nil {
 		return fmt.Errorf("asking whether the server is a primary: %w", err)
