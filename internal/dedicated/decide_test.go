@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -85,6 +86,11 @@ func claim(request, capacity string) corev1.PersistentVolumeClaim {
 	}
 }
 
+func unbound(c corev1.PersistentVolumeClaim) corev1.PersistentVolumeClaim {
+	c.Status.Phase = corev1.ClaimPending
+	return c
+}
+
 func TestPlanGrowth(t *testing.T) {
 	for _, c := range []struct {
 		what     string
@@ -96,6 +102,7 @@ func TestPlanGrowth(t *testing.T) {
 	}{
 		{"no claims yet", "1Gi", nil, 0, "0", false},
 		{"the same in another unit", "1024Mi", []corev1.PersistentVolumeClaim{claim("1Gi", "1Gi")}, 0, "0", false},
+		{"larger, and not bound yet", "2Gi", []corev1.PersistentVolumeClaim{unbound(claim("1Gi", "0"))}, 0, "0", true},
 		{"larger", "1500Mi", []corev1.PersistentVolumeClaim{claim("1Gi", "1Gi"), claim("1500Mi", "1500Mi")}, 1, "0", false},
 		{"growing", "2Gi", []corev1.PersistentVolumeClaim{claim("2Gi", "1Gi")}, 0, "0", true},
 		{"a volume that is larger than asked for", "1Gi", []corev1.PersistentVolumeClaim{claim("1Gi", "2Gi")}, 0, "0", false},
@@ -165,6 +172,12 @@ func TestDiagnose(t *testing.T) {
 		{"no node", func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no nodes"}}
 		}, databasev1.ReasonUnschedulable, false},
+		{"a node is still being chosen", func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now()}}
+		}, databasev1.ReasonPodsStarting, false},
+		{"ready once and without a primary now", func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: postgresContainer, Started: new(true)}}
+		}, databasev1.ReasonNoPrimary, false},
 		{"starting", func(p *corev1.Pod) { p.Status.Conditions = nil }, databasev1.ReasonPodsStarting, false},
 	} {
 		o := pods("primary")
@@ -172,7 +185,7 @@ func TestDiagnose(t *testing.T) {
 			o.pods[0].Status.Conditions[0].Status = corev1.ConditionFalse
 		}
 		c.change(&o.pods[0])
-		p := diagnose(&databasev1.Database{Spec: databasev1.DatabaseSpec{Replicas: 1}}, o)
+		p := diagnose(&databasev1.Database{Spec: databasev1.DatabaseSpec{Replicas: 1}}, o, time.Now())
 		if p == nil {
 			p = &problem{}
 		}

@@ -3,6 +3,7 @@ package dedicated
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,7 +37,7 @@ func (r *Reconciler) chooseImage(ctx context.Context, db *databasev1.Database, o
 	case refusal != nil:
 		return current, refused(refusal)
 	case inspection == nil:
-		if p := diagnosePod(o.inspection); p != nil {
+		if p := diagnosePod(o.inspection, time.Now()); p != nil {
 			return current, p
 		}
 		return current, &problem{reason: databasev1.ReasonInspectingImage, message: fmt.Sprintf("A pod finds out what the image %q holds.", wanted)}

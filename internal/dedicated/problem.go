@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -27,17 +28,18 @@ type problem struct {
 const crashes = 3
 
 // diagnose says why the members don't all do their work; nil where they do. It is a pure function.
-func diagnose(db *databasev1.Database, o *observed) *problem {
-	want := int(db.Spec.Replicas)
+func diagnose(db *databasev1.Database, o *observed, now time.Time) *problem {
+	want, started := int(db.Spec.Replicas), 0
 	for i := range o.pods {
-		if p := diagnosePod(&o.pods[i]); p != nil {
+		if p := diagnosePod(&o.pods[i], now); p != nil {
 			return p
+		}
+		if isStarted(&o.pods[i]) {
+			started++
 		}
 	}
 	switch serving := o.serving(); {
-	case o.primary() == nil && o.leader == "" && len(o.pods) >= want && serving == 0 && db.Status.SecretVersion != "":
-		return &problem{reason: databasev1.ReasonNoPrimary, message: "No replica takes writes; Patroni is electing one."}
-	case serving < want:
+	case serving < want && (o.primary() != nil || started < want):
 		return &problem{reason: databasev1.ReasonPodsStarting, message: fmt.Sprintf("%d of %d replicas are ready.", serving, want)}
 	case o.primary() == nil:
 		return &problem{reason: databasev1.ReasonNoPrimary, message: "No replica takes writes; Patroni is electing one."}
@@ -45,9 +47,19 @@ func diagnose(db *databasev1.Database, o *observed) *problem {
 	return nil
 }
 
-func diagnosePod(pod *corev1.Pod) *problem {
+// isStarted reports that the member has served once since its container started.
+func isStarted(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.Name == postgresContainer && s.Started != nil && *s.Started
+	})
+}
+
+// schedulingTime is what a scheduler and a provisioner of volumes may take.
+const schedulingTime = 15 * time.Second
+
+func diagnosePod(pod *corev1.Pod, now time.Time) *problem {
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && now.Sub(c.LastTransitionTime.Time) > schedulingTime {
 			return &problem{reason: databasev1.ReasonUnschedulable, message: fmt.Sprintf("The pod %q can't be scheduled: %s", pod.Name, c.Message)}
 		}
 	}
@@ -89,5 +101,6 @@ func diagnoseContainer(pod *corev1.Pod, s corev1.ContainerStatus) *problem {
 
 // refused is what the launcher's refusal of an image or of a volume means. Its reasons are conditions' reasons.
 func refused(r *launcher.Refusal) *problem {
-	return &problem{reason: string(r.Reason), message: r.Message, stuck: true}
+	message := strings.TrimSuffix(strings.ToUpper(r.Message[:min(1, len(r.Message))])+r.Message[min(1, len(r.Message)):], ".") + "."
+	return &problem{reason: string(r.Reason), message: message, stuck: true}
 }

@@ -196,7 +196,7 @@ func (r *Reconciler) bring(ctx context.Context, db *databasev1.Database, o *obse
 // serve brings the database, the role and the Secret to the spec by way of the primary, and says why the Database
 // isn't ready.
 func (r *Reconciler) serve(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret, f *findings) *problem {
-	unhealthy := diagnose(db, o)
+	unhealthy := diagnose(db, o, time.Now())
 	primary := o.primary()
 	if primary == nil {
 		return unhealthy

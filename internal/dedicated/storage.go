@@ -36,15 +36,20 @@ func planGrowth(want resource.Quantity, claims []corev1.PersistentVolumeClaim) g
 		}
 		request := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 		capacity := claim.Status.Capacity[corev1.ResourceStorage]
+		bound := claim.Status.Phase == corev1.ClaimBound
 		switch want.Cmp(request) {
 		case 1:
+			if !bound { // only a bound one can grow
+				g.resizing = true
+				continue
+			}
 			g.grow = append(g.grow, claim)
 		case -1:
 			if request.Cmp(g.shrunk) > 0 {
 				g.shrunk = request
 			}
 		case 0:
-			if claim.Status.Phase == corev1.ClaimBound && capacity.Cmp(request) < 0 {
+			if bound && capacity.Cmp(request) < 0 {
 				g.resizing = true
 				g.refusal = resizeError(claim)
 			}

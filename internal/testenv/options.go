@@ -44,3 +44,14 @@ func WithAuditLog(file string) Option {
 func WithScheme(scheme *runtime.Scheme) Option {
 	return func(o *options) { o.scheme = scheme }
 }
+
+// WithNode gives the cluster every component and a real node, on which pods run, with the images of these archives. It
+// needs Linux, root and what `dev/setup node` installs.
+func WithNode(archives ...string) Option {
+	return func(o *options) {
+		o.arguments = append(o.arguments, "--components=etcd,kube-apiserver,kube-controller-manager,kube-scheduler", "--node")
+		for _, archive := range archives {
+			o.arguments = append(o.arguments, "--image="+archive)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/api/postgres/v1alpha1"
+	"github.com/example/databases/internal/manager"
+	"github.com/example/databases/internal/testenv"
+)
+
+// images are those that the cases use; dev/images makes them.
+const images = "databases:dev,databases-patroni:dev,postgres:15,postgres:17,postgres:15-layout18,postgres:15-trixie,postgres:15-alpine"
+
+var (
+	scheme   = runtime.NewScheme()
+	auditLog string
+	program  string // the built controller
+	tally    struct {
+		sync.Mutex
+		passed, failed int
+	}
+)
+
+func TestMain(m *testing.M) {
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(databasev1.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	manager.Logger(slog.New(slog.DiscardHandler))
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	folder, err := os.MkdirTemp("", "databases-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	defer os.RemoveAll(folder)
+	archives, err := prepare(folder)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	auditLog = filepath.Join(folder, "audit.log")
+	status := testenv.Main(m, testenv.WithScheme(scheme), testenv.WithNode(archives...), testenv.WithAuditLog(auditLog))
+	fmt.Printf("%d passed, %d failed\n", tally.passed, tally.failed)
+	return status
+}
+
+// prepare builds the program and the images.
+func prepare(folder string) (archives []string, err error) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return nil, err
+	}
+	program = filepath.Join(folder, "databases")
+	build := exec.Command("go", "build", "-o", program, "./cmd/databases")
+	build.Dir, build.Stderr = root, os.Stderr
+	if err := build.Run(); err != nil {
+		return nil, fmt.Errorf("building the program: %w", err)
+	}
+	var output strings.Builder
+	make := exec.Command("go", "run", "./dev/images", "-only", images)
+	make.Dir, make.Stderr, make.Stdout = root, os.Stderr, &output
+	if err := make.Run(); err != nil {
+		return nil, fmt.Errorf("making the images: %w", err)
+	}
+	lines := bufio.NewScanner(strings.NewReader(output.String()))
+	for lines.Scan() {
+		archives = append(archives, lines.Text())
+	}
+	if len(archives) == 0 {
+		return nil, errors.New("dev/images named no archive")
+	}
+	return archives, nil
+}
+
+// begin starts a case: it prints a line when the case ends.
+func begin(t *testing.T) {
+	t.Helper()
+	start := time.Now()
+	t.Cleanup(func() {
+		tally.Lock()
+		defer tally.Unlock()
+		word := "ok  "
+		if t.Failed() {
+			word = "FAIL"
+			tally.failed++
+		} else {
+			tally.passed++
+		}
+		fmt.Printf("%s  %6.1f s  %s\n", word, time.Since(start).Seconds(), t.Name())
+	})
+}
+
+// within is a context for one step of a case.
+func within(t *testing.T, limit time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}
