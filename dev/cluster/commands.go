@@ -43,10 +43,17 @@ func named(name string) (*instance.Instance, error) {
 }
 
 func buildCommand(ctx context.Context, arguments []string) error {
-	if err := parse(newFlags("build"), arguments, false); err != nil {
+	flags := newFlags("build")
+	withNode := flags.Bool("node", false, "build what a node needs, too")
+	if err := parse(flags, arguments, false); err != nil {
 		return err
 	}
-	folder, err := build.Ensure(ctx, os.Stderr)
+	if *withNode {
+		if _, err := build.Ensure(ctx, build.Node, os.Stderr); err != nil {
+			return err
+		}
+	}
+	folder, err := build.Ensure(ctx, build.Kubernetes, os.Stderr)
 	if err != nil {
 		return err
 	}
@@ -138,7 +145,7 @@ func kubectlCommand(ctx context.Context, arguments []string) error {
 	if err := os.Setenv("KUBECONFIG", state.Kubeconfig); err != nil {
 		return err
 	}
-	folder, err := build.Ensure(ctx, os.Stderr)
+	folder, err := build.Ensure(ctx, build.Kubernetes, os.Stderr)
 	if err != nil {
 		return err
 	}

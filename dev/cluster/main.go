@@ -8,6 +8,11 @@
 //	cluster stop      stops it
 //	cluster kubectl   runs the kubectl that belongs to it
 //	cluster run       runs a cluster until a signal comes, or its standard input closes
+//	cluster image     imports images into the cluster's node, or lists those it has
+//	cluster node      runs a command on the node
+//
+// With --node, start and run give the cluster a node, on which pods run. That needs Linux, root and the programs that
+// `dev/setup node` installs.
 //
 // Invariants: nothing of a cluster outlives it, neither a process nor a folder, even if this program is killed; what
 // other programs read is on standard output, what people read on standard error; the exit status is 0 for success,
@@ -24,6 +29,7 @@ import (
 	"syscall"
 
 	"github.com/example/databases/dev/cluster/internal/build"
+	"github.com/example/databases/dev/cluster/internal/node"
 	"github.com/example/databases/dev/cluster/internal/process"
 )
 
@@ -35,7 +41,11 @@ const usage = `usage: cluster COMMAND [FLAGS]
   stop                     stop the cluster and remove its files
   kubectl [--] ARGUMENTS   run kubectl against the cluster
   run                      run a cluster until a signal comes; prints KUBECONFIG=<path> when it is ready
+  image import FILE...     import image archives, as "docker save" writes them, into the cluster's node
+  image list               list the node's images
+  node exec -- COMMAND     run a command in the node's namespaces: its processes, mounts and network
 
+With --node, start and run give the cluster a node for pods; that needs Linux, root and "dev/setup node".
 "cluster COMMAND --help" shows a command's flags.
 `
 
@@ -52,14 +62,20 @@ var commands = map[string]func(context.Context, []string) error{
 	"stop":    stopCommand,
 	"kubectl": kubectlCommand,
 	"run":     runCommand,
+	"image":   imageCommand,
+	"node":    nodeCommand,
 }
 
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == process.GuardCommand {
-		if process.RunGuard(os.Args[2], os.Stdin) != nil {
+		if errors.Join(process.RunGuard(os.Args[2], os.Stdin), node.RemoveCgroups(os.Args[2])) != nil {
 			os.Exit(1) // nobody is left to be told more
 		}
 		return
+	}
+	if len(os.Args) == 4 && os.Args[1] == node.InitCommand {
+		fmt.Fprintln(os.Stderr, node.RunInit(os.Args[2], os.Args[3]))
+		os.Exit(1)
 	}
 	os.Exit(execute(os.Args[1:]))
 }

@@ -4,18 +4,21 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/example/databases/dev/cluster/internal/build"
 	"github.com/example/databases/dev/cluster/internal/controlplane"
 	"github.com/example/databases/dev/cluster/internal/instance"
+	"github.com/example/databases/dev/cluster/internal/node"
 	"github.com/example/databases/dev/cluster/internal/process"
 )
 
@@ -27,6 +30,8 @@ type options struct {
 	components string
 	auditLog   string
 	port       int
+	node       bool
+	images     []string
 }
 
 func addOptions(flags *flag.FlagSet) *options {
@@ -34,6 +39,11 @@ func addOptions(flags *flag.FlagSet) *options {
 	flags.StringVar(&o.components, "components", strings.Join(controlplane.Default, ","), "the components to run, as a comma-separated `list`")
 	flags.StringVar(&o.auditLog, "audit-log", "", "write a line of JSON for each request to this `file`")
 	flags.IntVar(&o.port, "port", 0, "the API server's `port`; 0 for any that is free")
+	flags.BoolVar(&o.node, "node", false, "give the cluster a node, on which pods run; needs Linux, root and dev/setup node")
+	flags.Func("image", "import this image archive `file` into the node before the cluster is ready; may be repeated", func(file string) error {
+		o.images = append(o.images, file)
+		return nil
+	})
 	return o
 }
 
@@ -44,10 +54,20 @@ func (o *options) config() (controlplane.Config, error) {
 		Progress: func(format string, values ...any) { fmt.Fprintf(os.Stderr, format+"\n", values...) },
 	}
 	for name := range strings.SplitSeq(o.components, ",") {
-		config.Components = append(config.Components, strings.TrimSpace(name))
+		name = strings.TrimSpace(name)
+		if slices.Contains(controlplane.OfNode, name) {
+			return config, usageError{fmt.Errorf("component %s is part of a node: leave it out of --components and say --node", name)}
+		}
+		config.Components = append(config.Components, name)
+	}
+	if o.node {
+		config.Components = append(config.Components, controlplane.OfNode...)
 	}
 	if err := config.Check(); err != nil {
 		return config, usageError{err}
+	}
+	if err := o.checkNode(&config); err != nil {
+		return config, err
 	}
 	if o.port < 0 || o.port > 65535 {
 		return config, usageError{fmt.Errorf("--port %d: it must be between 0 and 65535", o.port)}
@@ -63,6 +83,38 @@ func (o *options) config() (controlplane.Config, error) {
 		return config, usageError{fmt.Errorf("--audit-log %s: its folder does not exist", config.AuditLog)}
 	}
 	return config, nil
+}
+
+// checkNode finds out what stands in a node's way before anything is started.
+func (o *options) checkNode(config *controlplane.Config) error {
+	if len(o.images) > 0 && !o.node {
+		return usageError{errors.New("--image needs --node: only a node has images")}
+	}
+	for _, image := range o.images {
+		file, err := filepath.Abs(image)
+		if err != nil {
+			return err
+		}
+		if info, err := os.Stat(file); err != nil || info.IsDir() {
+			return usageError{fmt.Errorf("--image %s: there is no such file", image)}
+		}
+		config.Images = append(config.Images, file)
+	}
+	if !o.node {
+		return nil
+	}
+	return node.Check()
+}
+
+// findPrograms returns a function that names the file of each component's program, which is built if it is missing.
+func findPrograms(ctx context.Context, config controlplane.Config) (func(string) string, error) {
+	programs, err := build.Programs(ctx, config.Programs(), os.Stderr)
+	return func(name string) string {
+		if file, ok := programs[name]; ok {
+			return file
+		}
+		return name // one of the machine's own
+	}, err
 }
 
 func runCommand(ctx context.Context, arguments []string) error {
@@ -86,11 +138,12 @@ func runCommand(ctx context.Context, arguments []string) error {
 			cancel()
 		}()
 	}
-	programs, err := build.Programs(ctx, config.Components, os.Stderr)
-	if err != nil {
+	if config.Program, err = findPrograms(ctx, config); err != nil {
 		return err
 	}
-	config.Program = func(component string) string { return programs[component] }
+	if config.Cache, err = build.Cache(); err != nil {
+		return err
+	}
 	if err := place(&config, *name); err != nil {
 		return err
 	}
@@ -113,8 +166,10 @@ func place(config *controlplane.Config, name string) error {
 		return err
 	}
 	config.Name, config.Folder = name, cluster.Folder
-	config.Lock, err = cluster.Acquire()
-	return err
+	if config.Lock, err = cluster.Acquire(); err != nil {
+		return err
+	}
+	return node.RemoveCgroups(config.Folder) // left if its supervisor and its guard were killed
 }
 
 func startCommand(ctx context.Context, arguments []string) error {
@@ -136,10 +191,10 @@ func startCommand(ctx context.Context, arguments []string) error {
 		return err
 	}
 	// Built here, where somebody sees the progress.
-	if _, err := build.Programs(ctx, config.Components, os.Stderr); err != nil {
+	if _, err := findPrograms(ctx, config); err != nil {
 		return err
 	}
-	kubeconfig, err := startDetached(ctx, cluster, config)
+	kubeconfig, err := startDetached(ctx, cluster, options.arguments(config))
 	if err != nil {
 		return err
 	}
@@ -148,8 +203,20 @@ func startCommand(ctx context.Context, arguments []string) error {
 	return nil
 }
 
+// arguments are the flags that say the same to the run command.
+func (o *options) arguments(config controlplane.Config) []string {
+	arguments := []string{"--components", o.components, "--audit-log", config.AuditLog, "--port", fmt.Sprint(o.port)}
+	if o.node {
+		arguments = append(arguments, "--node")
+	}
+	for _, image := range config.Images {
+		arguments = append(arguments, "--image", image)
+	}
+	return arguments
+}
+
 // startDetached runs the run command out of reach of this terminal and returns its kubeconfig when the cluster is ready.
-func startDetached(ctx context.Context, cluster *instance.Instance, config controlplane.Config) (string, error) {
+func startDetached(ctx context.Context, cluster *instance.Instance, arguments []string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("find this program's own file: %w", err)
@@ -159,8 +226,7 @@ func startDetached(ctx context.Context, cluster *instance.Instance, config contr
 		return "", err
 	}
 	defer log.Close()
-	command := exec.Command(self, "run", "--name", cluster.Name, "--components", strings.Join(config.Components, ","),
-		"--audit-log", config.AuditLog, "--port", fmt.Sprint(config.Port))
+	command := exec.Command(self, append([]string{"run", "--name", cluster.Name}, arguments...)...)
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	command.Stderr = log
 	out, err := command.StdoutPipe()

@@ -13,29 +13,23 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/example/databases/dev/cluster/internal/lock"
 	"github.com/example/databases/dev/cluster/internal/process"
 )
 
-// program is the name of the file that all components are links to.
-const program = "kubernetes"
-
 // unusedFor is how long a build that nobody uses is kept.
 const unusedFor = 30 * 24 * time.Hour
-
-// components are the names the program answers to. Those of a node exist on Linux only.
-var components = []string{
-	"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet", "kube-proxy",
-}
 
 var buildFlags = []string{"-trimpath", "-buildvcs=false"}
 
 // Error says that the Go command could not build the program.
 type Error struct {
+	What   string
 	Status string
 	Output []string // what the Go command said
 }
 
-func (e *Error) Error() string { return "building Kubernetes failed: go build: " + e.Status }
+func (e *Error) Error() string { return "building " + e.What + " failed: go build: " + e.Status }
 
 // Cache returns the folder where builds and named clusters are kept.
 func Cache() (string, error) {
@@ -46,10 +40,10 @@ func Cache() (string, error) {
 	return filepath.Join(cache, "databases-dev"), nil
 }
 
-// Ensure returns the folder that holds a program for every component, building it if it is not in the cache yet.
-// It reports to progress, if only by silence.
-func Ensure(ctx context.Context, progress *os.File) (string, error) {
-	source, err := FindSource()
+// Ensure returns the folder that holds a program for every component of a target, building it if it is not in the
+// cache yet. It reports to progress, if only by silence.
+func Ensure(ctx context.Context, target *Target, progress *os.File) (string, error) {
+	source, err := findSource(target)
 	if err != nil {
 		return "", err
 	}
@@ -65,22 +59,22 @@ func Ensure(ctx context.Context, progress *os.File) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	builds := filepath.Join(cache, "kubernetes")
+	builds := filepath.Join(cache, target.name)
 	folder := filepath.Join(builds, key)
-	if used(folder) {
+	if used(folder, target.name) {
 		return folder, nil
 	}
 	if err := os.MkdirAll(builds, 0o755); err != nil {
 		return "", err
 	}
-	held, err := lock(ctx, folder+".lock", func() {
-		fmt.Fprintln(progress, "waiting for another build of Kubernetes to end")
+	held, err := lock.Take(ctx, folder+".lock", func() {
+		fmt.Fprintln(progress, "waiting for another build of "+target.title+" to end")
 	})
 	if err != nil {
 		return "", err
 	}
 	defer held.Close()
-	if used(folder) { // the other build made it
+	if used(folder, target.name) { // the other build made it
 		return folder, nil
 	}
 	if err := create(ctx, source, folder, progress); err != nil {
@@ -91,7 +85,7 @@ func Ensure(ctx context.Context, progress *os.File) (string, error) {
 }
 
 // used says whether there is a build in the folder, and marks it as used now.
-func used(folder string) bool {
+func used(folder, program string) bool {
 	if _, err := os.Stat(filepath.Join(folder, program)); err != nil {
 		return false
 	}
@@ -110,12 +104,18 @@ func create(ctx context.Context, source Source, folder string, progress *os.File
 		return err
 	}
 	defer os.RemoveAll(partial)
-	fmt.Fprintf(progress, "building Kubernetes %s (the first time takes about six minutes on two cores)\n", source.Version)
+	fmt.Fprintf(progress, "building %s (the first time takes %s on two cores)\n", source.title(), source.Target.firstBuild)
 	started := time.Now()
-	if err := compile(ctx, source, filepath.Join(partial, program), progress); err != nil {
+	program := source.Target.name
+	if err := compile(ctx, source, ".", filepath.Join(partial, program), progress); err != nil {
 		return err
 	}
-	for _, name := range components {
+	for _, name := range source.Target.packages {
+		if err := compile(ctx, source, "./"+name, filepath.Join(partial, name), progress); err != nil {
+			return err
+		}
+	}
+	for _, name := range source.Target.components {
 		if err := os.Symlink(program, filepath.Join(partial, name)); err != nil {
 			return err
 		}
@@ -123,14 +123,14 @@ func create(ctx context.Context, source Source, folder string, progress *os.File
 	if err := os.Rename(partial, folder); err != nil {
 		return err
 	}
-	fmt.Fprintf(progress, "built Kubernetes %s in %.0f s\n", source.Version, time.Since(started).Seconds())
+	fmt.Fprintf(progress, "built %s in %.0f s\n", source.title(), time.Since(started).Seconds())
 	return nil
 }
 
-func compile(ctx context.Context, source Source, output string, out *os.File) error {
+func compile(ctx context.Context, source Source, from, output string, out *os.File) error {
 	arguments := append([]string{"build", "-v", "-ldflags", source.linkerFlags(), "-o", output}, buildFlags...)
-	command := goCommand(source.Folder, append(arguments, ".")...)
-	progress := NewProgress(out)
+	command := goCommand(source.Folder, append(arguments, from)...)
+	progress := NewProgress(out, source.Target.module())
 	command.Stdout, command.Stderr = progress, progress
 	defer progress.Show()()
 
@@ -142,7 +142,7 @@ func compile(ctx context.Context, source Source, output string, out *os.File) er
 	select {
 	case err := <-ended:
 		if err != nil {
-			return &Error{Status: command.ProcessState.String(), Output: progress.complaints()}
+			return &Error{What: source.Target.title, Status: command.ProcessState.String(), Output: progress.complaints()}
 		}
 		return nil
 	case <-ctx.Done():
@@ -178,7 +178,7 @@ func goCommand(folder string, arguments ...string) *exec.Cmd {
 
 func needsGo(err error) error {
 	if errors.Is(err, exec.ErrNotFound) {
-		return errors.New("the Go command is needed to build Kubernetes: install it from go.dev and put it on $PATH")
+		return errors.New("the Go command is needed to build the cluster: install it from go.dev and put it on $PATH")
 	}
 	return err
 }

@@ -2,7 +2,6 @@ package build
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +9,7 @@ import (
 	"time"
 )
 
-const gomod = sourceModule + `
+var gomod = Kubernetes.heading() + `
 go 1.26.0
 
 require (
@@ -48,7 +47,7 @@ func TestOpenSource(t *testing.T) {
 	}{
 		{"the version is that of k8s.io/kubernetes", gomod, "v1.37.2", ""},
 		{"another module is refused", "module example.com/other\n", "", "another module's folder"},
-		{"a module without Kubernetes is refused", sourceModule, "", "does not require k8s.io/kubernetes"},
+		{"a module without Kubernetes is refused", Kubernetes.heading(), "", "does not require k8s.io/kubernetes"},
 	} {
 		t.Run(test.sentence, func(t *testing.T) {
 			folder := t.TempDir()
@@ -121,13 +120,13 @@ func TestKey(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
-	progress := &Progress{out: &out, started: time.Now()}
+	progress := &Progress{out: &out, last: Kubernetes.module(), started: time.Now()}
 	for _, test := range []struct{ sentence, output, want string }{
 		{"it begins with nothing", "", "0 packages compiled\n"},
 		{"downloads are named", "go: downloading k8s.io/api v1.0.0\n", "0 packages compiled, downloading k8s.io/api v1.0.0\n"},
 		{"half a line waits for its end", "k8s.io/a", "0 packages compiled, downloading k8s.io/api v1.0.0\n"},
 		{"packages are counted", "pi/core\nk8s.io/api/apps\n", "2 packages compiled, compiling k8s.io/api/apps\n"},
-		{"the program itself comes last", strings.TrimPrefix(sourceModule, "module "), "2 packages compiled, linking\n"},
+		{"the program itself comes last", Kubernetes.module() + "\n", "2 packages compiled, linking\n"},
 		{"complaints are no packages", "# k8s.io/api\nmain.go:1:2: wrong\n", "2 packages compiled, linking\n"},
 	} {
 		t.Run(test.sentence, func(t *testing.T) {
@@ -144,23 +143,6 @@ func TestProgress(t *testing.T) {
 	if got := strings.Join(progress.complaints(), "|"); got != "# k8s.io/api|main.go:1:2: wrong" {
 		t.Errorf("complaints: %q", got)
 	}
-}
-
-func TestLockIsExclusiveAndWaits(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "lock")
-	first, err := lock(t.Context(), file, func() { t.Error("a free lock is waited for") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := lock(ctx, file, cancel); err != context.Canceled {
-		t.Errorf("a taken lock gives %v, want to wait until cancelled", err)
-	}
-	second, err := lock(t.Context(), file, func() { first.Close() })
-	if err != nil {
-		t.Fatalf("the lock was given back but cannot be taken: %v", err)
-	}
-	second.Close()
 }
 
 func TestAssetsAreUsedForEtcdAndTheAPIServer(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package build makes the one program of etcd and Kubernetes, once for each version of its sources, and keeps it in
-// the user's cache.
+// Package build makes the programs of a cluster: the one of etcd and Kubernetes, and the one that a node needs
+// besides. It makes each once for each version of its sources and keeps it in the user's cache.
 //
 // Invariants:
 //   - a build's folder appears whole or not at all, and never changes afterwards;

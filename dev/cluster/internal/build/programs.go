@@ -16,7 +16,7 @@ const AssetsVariable = "KUBEBUILDER_ASSETS"
 func Programs(ctx context.Context, names []string, progress *os.File) (map[string]string, error) {
 	programs := map[string]string{}
 	assets := os.Getenv(AssetsVariable)
-	built := ""
+	built := map[*Target]string{}
 	for _, name := range names {
 		if assets != "" && (name == "etcd" || name == "kube-apiserver") {
 			file, err := exec.LookPath(filepath.Join(assets, name))
@@ -28,13 +28,14 @@ func Programs(ctx context.Context, names []string, progress *os.File) (map[strin
 			}
 			continue
 		}
-		if built == "" {
+		target := targetOf(name)
+		if built[target] == "" {
 			var err error
-			if built, err = Ensure(ctx, progress); err != nil {
+			if built[target], err = Ensure(ctx, target, progress); err != nil {
 				return nil, err
 			}
 		}
-		programs[name] = filepath.Join(built, name)
+		programs[name] = filepath.Join(built[target], name)
 	}
 	return programs, nil
 }

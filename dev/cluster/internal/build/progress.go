@@ -15,6 +15,7 @@ import (
 type Progress struct {
 	out      io.Writer
 	terminal bool
+	last     string // the package that comes last
 	started  time.Time
 
 	mu        sync.Mutex
@@ -25,11 +26,11 @@ type Progress struct {
 	width     int
 }
 
-// NewProgress shows progress on out.
-func NewProgress(out *os.File) *Progress {
+// NewProgress shows progress on out of a build whose last package is given.
+func NewProgress(out *os.File, last string) *Progress {
 	info, err := out.Stat()
 	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
-	return &Progress{out: out, terminal: terminal, started: time.Now()}
+	return &Progress{out: out, terminal: terminal, last: last, started: time.Now()}
 }
 
 // Write takes the output of `go build -v`.
@@ -52,7 +53,7 @@ func (p *Progress) line(line string) {
 	switch {
 	case download:
 		p.doing = "downloading " + module
-	case line+"\n" == strings.TrimPrefix(sourceModule, "module "):
+	case line == p.last:
 		p.doing = "linking"
 	case line == "" || strings.ContainsAny(line, " \t:"):
 		p.complaint = append(p.complaint, line)

@@ -11,16 +11,26 @@ type component struct {
 	name      string
 	needs     []string // the components that must be healthy before this one starts
 	ports     int      // how many it listens on; the first answers health checks
+	fixed     int      // its only port if it runs on a node, where every port is free
+	plain     bool     // its health check is no HTTPS
 	health    string   // the path of its health check
 	arguments func(*site) []string
 }
 
+// onNode says whether a component runs on a node rather than on this machine itself.
+func (c component) onNode() bool { return c.fixed != 0 }
+
 // components holds every component in an order in which they can start.
 var components = []component{
 	{name: etcd, ports: 2, health: "/health", arguments: etcdArguments},
+	{name: containerd, fixed: 1338, plain: true, health: "/v1/metrics", arguments: containerdArguments},
 	{name: apiServer, needs: []string{etcd}, ports: 1, health: "/readyz", arguments: apiServerArguments},
 	{name: controllerManager, needs: []string{apiServer}, ports: 1, health: "/healthz", arguments: controllerManagerArguments},
 	{name: scheduler, needs: []string{apiServer}, ports: 1, health: "/readyz", arguments: schedulerArguments},
+	{name: kubelet, needs: []string{apiServer, containerd}, fixed: 10250, health: "/healthz", arguments: kubeletArguments},
+	{name: kubeProxy, needs: []string{apiServer}, fixed: 10256, plain: true, health: "/healthz", arguments: kubeProxyArguments},
+	{name: coreDNS, needs: []string{apiServer}, fixed: 8181, plain: true, health: "/ready", arguments: coreDNSArguments},
+	{name: volumes, needs: []string{apiServer}, fixed: 8090, plain: true, health: "/", arguments: volumesArguments},
 }
 
 const (
@@ -28,13 +38,26 @@ const (
 	apiServer         = "kube-apiserver"
 	controllerManager = "kube-controller-manager"
 	scheduler         = "kube-scheduler"
+	containerd        = "containerd"
+	kubelet           = "kubelet"
+	kubeProxy         = "kube-proxy"
+	coreDNS           = "coredns"
+	volumes           = "volumes"
 )
 
 // Default are the components of a cluster unless its user chooses.
 var Default = []string{etcd, apiServer, controllerManager, scheduler}
 
+// OfNode are the components that a node adds to the default ones.
+var OfNode = []string{containerd, kubelet, kubeProxy, coreDNS, volumes}
+
 // choose returns the components of these names in the order in which they start.
 func choose(names []string) ([]component, error) {
+	for _, name := range names {
+		if !slices.ContainsFunc(components, hasName(name)) || slices.Contains(OfNode, name) && !withNode(names) {
+			return nil, fmt.Errorf("there is no component %q: --components takes %s", name, strings.Join(Default, ", "))
+		}
+	}
 	var chosen []component
 	for _, c := range components {
 		if !slices.Contains(names, c.name) {
@@ -47,15 +70,25 @@ func choose(names []string) ([]component, error) {
 		}
 		chosen = append(chosen, c)
 	}
-	for _, name := range names {
-		if !slices.ContainsFunc(components, hasName(name)) {
-			return nil, fmt.Errorf("there is no component %q: --components takes %s", name, strings.Join(Default, ", "))
-		}
-	}
 	if !slices.Contains(names, apiServer) {
 		return nil, fmt.Errorf("a cluster needs %s: add it to --components", apiServer)
 	}
+	for _, name := range Default {
+		if withNode(names) && !slices.Contains(names, name) {
+			return nil, fmt.Errorf("a node needs %s: add it to --components", name)
+		}
+	}
 	return chosen, nil
+}
+
+// withNode says whether all that a node is made of is there.
+func withNode(names []string) bool {
+	for _, name := range OfNode {
+		if !slices.Contains(names, name) {
+			return false
+		}
+	}
+	return true
 }
 
 func hasName(name string) func(component) bool {
@@ -90,13 +123,11 @@ func apiServerArguments(s *site) []string {
 		"--etcd-cafile=" + s.etcdAuthority.Certificate,
 		"--etcd-certfile=" + s.etcdClient.Certificate,
 		"--etcd-keyfile=" + s.etcdClient.Key,
-		"--bind-address=" + loopback,
+		"--bind-address=" + s.host(apiServer),
 		s.securePort(apiServer),
-		"--advertise-address=" + loopback,
-		"--endpoint-reconciler-type=none", // an EndpointSlice may not hold a loopback address
-		"--authorization-mode=RBAC",
+		"--advertise-address=" + s.host(apiServer),
 		"--allow-privileged=true",
-		"--service-cluster-ip-range=" + ServiceRange,
+		"--service-cluster-ip-range=" + s.serviceRange(),
 		"--client-ca-file=" + s.authority.Certificate,
 		"--tls-cert-file=" + s.serving.Certificate,
 		"--tls-private-key-file=" + s.serving.Key,
@@ -110,6 +141,13 @@ func apiServerArguments(s *site) []string {
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + s.tokenPublic,
 		"--service-account-signing-key-file=" + s.tokenPrivate,
+	}
+	if s.node == nil {
+		arguments = append(arguments,
+			"--authorization-mode=RBAC",
+			"--endpoint-reconciler-type=none") // an EndpointSlice may not hold a loopback address
+	} else {
+		arguments = append(arguments, s.kubeletClientArguments()...)
 	}
 	if !s.has(controllerManager) {
 		// Nothing makes service accounts then, and no pod could be created without one.

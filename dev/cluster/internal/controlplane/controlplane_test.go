@@ -22,6 +22,10 @@ func TestChoose(t *testing.T) {
 		{"the order is that of starting", []string{apiServer, etcd}, "etcd kube-apiserver", ""},
 		{"what is needed must be there", []string{etcd, scheduler}, "", "component kube-scheduler needs kube-apiserver"},
 		{"etcd alone is no cluster", []string{etcd}, "", "a cluster needs kube-apiserver"},
+		{"a node adds its own", slices.Concat(OfNode, Default),
+			"etcd containerd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy coredns volumes", ""},
+		{"a node needs a whole control plane", append([]string{etcd, apiServer}, OfNode...), "", "a node needs kube-controller-manager"},
+		{"a part of a node is none", append([]string{kubelet}, Default...), "", `there is no component "kubelet"`},
 		{"an unknown name is refused", []string{etcd, apiServer, "docker"}, "", `there is no component "docker"`},
 	} {
 		t.Run(test.sentence, func(t *testing.T) {
@@ -30,7 +34,7 @@ func TestChoose(t *testing.T) {
 			for _, c := range chosen {
 				names = append(names, c.name)
 			}
-			if got := strings.Join(names, " "); got != test.want {
+			if got := strings.Join(names, " "); err == nil && got != test.want {
 				t.Errorf("chosen %q, want %q", got, test.want)
 			}
 			if (err == nil) != (test.complain == "") || err != nil && !strings.Contains(err.Error(), test.complain) {
@@ -41,14 +45,14 @@ func TestChoose(t *testing.T) {
 }
 
 func TestChoosePorts(t *testing.T) {
-	ports, err := choosePorts(components, 0)
+	ports, err := choosePorts(components, 0, loopback)
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[int]bool{}
 	for _, c := range components {
-		if len(ports[c.name]) != c.ports {
-			t.Errorf("%s has %d ports, want %d", c.name, len(ports[c.name]), c.ports)
+		if len(ports[c.name]) != max(1, c.ports) {
+			t.Errorf("%s has %d ports, want %d", c.name, len(ports[c.name]), max(1, c.ports))
 		}
 		for _, port := range ports[c.name] {
 			if seen[port] {
@@ -60,15 +64,15 @@ func TestChoosePorts(t *testing.T) {
 }
 
 func TestGivenPort(t *testing.T) {
-	port, listener, err := choosePort(0)
+	port, listener, err := choosePort(0, loopback)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := choosePorts(components, port); err == nil || !strings.Contains(err.Error(), "--port") {
+	if _, err := choosePorts(components, port, loopback); err == nil || !strings.Contains(err.Error(), "--port") {
 		t.Errorf("a port in use gives %v, want an error that names the flag", err)
 	}
 	listener.Close()
-	ports, err := choosePorts(components, port)
+	ports, err := choosePorts(components, port, loopback)
 	if err != nil || ports[apiServer][0] != port {
 		t.Errorf("port %d was asked for: %v, %v", port, ports, err)
 	}
@@ -81,11 +85,11 @@ func newTestSite(t *testing.T, config Config) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ports, err := choosePorts(chosen, 0)
+	ports, err := choosePorts(chosen, 0, loopback)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newSite(config, chosen, ports)
+	s, err := newSite(config, chosen, ports, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/example/databases/dev/cluster/internal/node"
 	"github.com/example/databases/dev/cluster/internal/pki"
 	"github.com/example/databases/dev/cluster/internal/process"
 )
@@ -25,6 +28,8 @@ type Config struct {
 	Program    func(component string) string // the file of its program
 	Port       int                           // of the API server; 0 for any
 	AuditLog   string                        // an absolute path, or nothing
+	Images     []string                      // archives of images for the node
+	Cache      string                        // the folder of the programs, in which big images are kept unpacked
 	Progress   func(format string, values ...any)
 }
 
@@ -32,6 +37,15 @@ type Config struct {
 func (c Config) Check() error {
 	_, err := choose(c.Components)
 	return err
+}
+
+// Programs names the programs that must be built for it.
+func (c Config) Programs() []string {
+	if !withNode(c.Components) {
+		return c.Components
+	}
+	built := slices.DeleteFunc(slices.Clone(c.Components), func(name string) bool { return name == containerd })
+	return append(built, "kubectl", "pause")
 }
 
 // Run runs a cluster until ctx ends, which is no error, or a component does. It calls ready once all components are
@@ -42,8 +56,10 @@ func Run(ctx context.Context, config Config, ready func(State) error) (err error
 		return err
 	}
 	defer func() {
-		if released := guard.Release(); err == nil {
-			err = released
+		// What the guard has done already is no error, and it may have been killed.
+		cleaned := errors.Join(guard.Release(), node.RemoveCgroups(config.Folder))
+		if err == nil {
+			err = cleaned
 		}
 	}()
 	if err := os.Mkdir(config.Folder, 0o700); err != nil {
@@ -67,16 +83,12 @@ func runOnce(ctx context.Context, config Config, guard *process.Guard, ready fun
 	if err != nil {
 		return err
 	}
-	ports, err := choosePorts(chosen, config.Port)
-	if err != nil {
-		return err
-	}
-	site, err := newSite(config, chosen, ports)
-	if err != nil {
-		return err
-	}
 	group := process.NewGroup(guard)
 	defer group.Stop()
+	site, err := prepare(ctx, config, chosen, group)
+	if err != nil {
+		return startError(ctx, ctx, err)
+	}
 
 	starting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -84,6 +96,7 @@ func runOnce(ctx context.Context, config Config, guard *process.Guard, ready fun
 	go func() {
 		select {
 		case err := <-group.Failed():
+			err = cause(group, err)
 			failure <- err
 			cancel(err)
 		case <-guard.Ended():
@@ -108,6 +121,53 @@ func runOnce(ctx context.Context, config Config, guard *process.Guard, ready fun
 	}
 }
 
+// cause returns what made the first process end: the components of a node end with its machine, in any order.
+func cause(group *process.Group, first error) error {
+	time.Sleep(100 * time.Millisecond)
+	if machine := group.Ended(firstNode); machine != nil {
+		return machine
+	}
+	return first
+}
+
+// prepare makes the place that the components run in: the node's machine, the ports and the files.
+func prepare(ctx context.Context, config Config, chosen []component, group *process.Group) (*site, error) {
+	var machine *node.Machine
+	address := loopback
+	if withNode(config.Components) {
+		var err error
+		if machine, err = makeMachine(ctx, config, group); err != nil {
+			return nil, err
+		}
+		address = machine.Network().Host().String()
+	}
+	ports, err := choosePorts(chosen, config.Port, address)
+	if err != nil {
+		return nil, err
+	}
+	return newSite(config, chosen, ports, machine)
+}
+
+// makeMachine makes the machine of the node, with the big images in its containerd's folder.
+func makeMachine(ctx context.Context, config Config, group *process.Group) (*node.Machine, error) {
+	logs := filepath.Join(config.Folder, "log")
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		return nil, err
+	}
+	machine, err := node.Start(ctx, group, node.Config{
+		Name: firstNode, Number: 1, Folder: config.Folder, Cache: config.Cache, Log: filepath.Join(logs, firstNode+".log"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	big, _ := split(config.Images)
+	if len(big) == 0 {
+		return machine, nil
+	}
+	stock := stock{folder: filepath.Join(config.Cache, "unpacked"), log: filepath.Join(logs, "import.log"), machine: machine}
+	return machine, stock.fill(ctx, big, config.Progress)
+}
+
 // startError tells why a start failed: since its context was cancelled, the error itself may say only that.
 func startError(ctx, starting context.Context, err error) error {
 	switch {
@@ -122,7 +182,7 @@ func startError(ctx, starting context.Context, err error) error {
 
 // start starts the components, each when those it needs are healthy, and returns when all are.
 func (s *site) start(ctx context.Context, config Config, group *process.Group) (*State, error) {
-	state := &State{Supervisor: os.Getpid(), Kubeconfig: s.adminKubeconfig()}
+	state := &State{Supervisor: os.Getpid(), Kubeconfig: s.adminKubeconfig(), Node: s.node}
 	healthy := map[string]bool{}
 	begun := time.Now()
 	await := func(status ComponentStatus) error {
@@ -144,12 +204,7 @@ func (s *site) start(ctx context.Context, config Config, group *process.Group) (
 				}
 			}
 		}
-		pid, err := group.Start(c.name, config.Program(c.name), c.arguments(s), s.log(c.name))
-		if err != nil {
-			return nil, err
-		}
-		state.Components = append(state.Components, s.status(c, pid))
-		if err := state.write(s.folder); err != nil {
+		if err := s.launch(ctx, c, config, group, state); err != nil {
 			return nil, err
 		}
 	}
@@ -158,7 +213,44 @@ func (s *site) start(ctx context.Context, config Config, group *process.Group) (
 			return nil, err
 		}
 	}
-	return state, s.awaitNamespace(ctx)
+	if err := s.awaitNamespace(ctx); err != nil {
+		return nil, err
+	}
+	if s.node == nil {
+		return state, nil
+	}
+	if err := s.awaitNode(ctx); err != nil {
+		return nil, err
+	}
+	config.Progress("%s is ready after %.1f s", s.node.Name, time.Since(begun).Seconds())
+	return state, nil
+}
+
+// launch starts a component and adds it to the state.
+func (s *site) launch(ctx context.Context, c component, config Config, group *process.Group, state *State) error {
+	if c.name == kubelet {
+		if err := s.furnish(ctx, config); err != nil {
+			return err
+		}
+	}
+	pid, err := group.StartCommand(c.name, s.command(c, config.Program(c.name)), s.log(c.name))
+	if err != nil {
+		return err
+	}
+	state.Components = append(state.Components, s.status(c, pid))
+	return state.write(s.folder)
+}
+
+// command is what runs a component, on its node if it belongs to one.
+func (s *site) command(c component, program string) *exec.Cmd {
+	line := append([]string{program}, c.arguments(s)...)
+	if c.onNode() {
+		// The host's folder for temporary files must not be left with theirs.
+		line = append(append(s.node.Enter(), "env", "TMPDIR=/run/tmp"), line...)
+	}
+	command := exec.Command(line[0], line[1:]...)
+	command.Args[0] = c.name
+	return command
 }
 
 func (s *site) status(c component, pid int) ComponentStatus {
@@ -170,6 +262,9 @@ func (s *site) status(c component, pid int) ComponentStatus {
 		Health:    s.url(c.name, 0) + c.health,
 		Authority: s.authority.Certificate,
 		Identity:  s.identity(),
+	}
+	if c.plain {
+		status.Health = "http://" + status.Address + c.health
 	}
 	if c.name == etcd {
 		status.Authority, status.Identity = s.etcdAuthority.Certificate, s.etcdClient

@@ -6,11 +6,12 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/example/databases/dev/cluster/internal/node"
 	"github.com/example/databases/dev/cluster/internal/pki"
 )
 
-// ServiceRange is where the cluster's service addresses come from.
-const ServiceRange = "10.96.0.0/16"
+// The service addresses of a cluster without a node, where nothing answers at them.
+const serviceRange, apiService = "10.96.0.0/16", "10.96.0.1"
 
 const (
 	loopback   = "127.0.0.1"
@@ -30,17 +31,20 @@ type site struct {
 	folder     string
 	components []component
 	ports      map[string][]int
+	node       *node.Machine // nil if there is none
+	imported   chan error    // yields once the user's images are in the node
 
 	authority, serving                     pki.Pair
 	etcdAuthority, etcdServing, etcdClient pki.Pair
 	proxyAuthority, proxyClient            pki.Pair
 	tokenPublic, tokenPrivate              string
+	kubeletServing, kubeletClient          pki.Pair
 	auditLog, auditPolicy                  string
 }
 
 // newSite writes all files that the components read at their start.
-func newSite(config Config, chosen []component, ports map[string][]int) (*site, error) {
-	s := &site{folder: config.Folder, components: chosen, ports: ports, auditLog: config.AuditLog}
+func newSite(config Config, chosen []component, ports map[string][]int, machine *node.Machine) (*site, error) {
+	s := &site{folder: config.Folder, components: chosen, ports: ports, node: machine, auditLog: config.AuditLog}
 	for _, folder := range []string{"pki", "log", "kubeconfigs"} {
 		if err := os.MkdirAll(s.file(folder), 0o700); err != nil {
 			return nil, err
@@ -58,7 +62,17 @@ func newSite(config Config, chosen []component, ports map[string][]int) (*site, 
 	if err := s.makeProxyKeys(); err != nil {
 		return nil, err
 	}
-	return s, s.makeKeys(config.Name)
+	authority, err := pki.NewAuthority(s.file("pki"), "ca")
+	if err != nil {
+		return nil, err
+	}
+	if err := s.makeKeys(authority, config.Name); err != nil {
+		return nil, err
+	}
+	if s.node == nil {
+		return s, nil
+	}
+	return s, s.makeNodeFiles(authority, config.Name)
 }
 
 func (s *site) makeEtcdKeys() error {
@@ -86,14 +100,11 @@ func (s *site) makeProxyKeys() error {
 	return err
 }
 
-func (s *site) makeKeys(cluster string) error {
-	authority, err := pki.NewAuthority(s.file("pki"), "ca")
-	if err != nil {
-		return err
-	}
+func (s *site) makeKeys(authority *pki.Authority, cluster string) error {
 	s.authority = authority.Files()
+	var err error
 	s.serving, err = authority.Issue("serving", pki.Subject{CommonName: "kube-apiserver", Hosts: []string{
-		loopback, "localhost", "10.96.0.1",
+		loopback, "localhost", s.host(apiServer), s.apiService(),
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 	}})
 	if err != nil {
@@ -102,11 +113,16 @@ func (s *site) makeKeys(cluster string) error {
 	if s.tokenPublic, s.tokenPrivate, err = pki.WriteKeyPair(s.file("pki"), "service-accounts"); err != nil {
 		return err
 	}
-	for file, subject := range map[string]pki.Subject{
+	return s.makeKubeconfigs(authority, cluster, map[string]pki.Subject{
 		s.adminKubeconfig():             {CommonName: "admin", Groups: []string{"system:masters"}},
 		s.kubeconfig(controllerManager): {CommonName: "system:kube-controller-manager"},
 		s.kubeconfig(scheduler):         {CommonName: "system:kube-scheduler"},
-	} {
+	})
+}
+
+// makeKubeconfigs makes kubeconfig files for these users.
+func (s *site) makeKubeconfigs(authority *pki.Authority, cluster string, users map[string]pki.Subject) error {
+	for file, subject := range users {
 		client, err := authority.Issue(filepath.Base(file), subject)
 		if err != nil {
 			return err
@@ -133,8 +149,36 @@ func (s *site) kubeconfig(component string) string {
 	return filepath.Join(s.folder, "kubeconfigs", component)
 }
 
+// host is the address that a component listens on.
+func (s *site) host(component string) string {
+	switch {
+	case s.node == nil:
+		return loopback
+	case component == apiServer:
+		return s.node.Network().Host().String()
+	case slices.Contains(OfNode, component):
+		return s.node.Address().String()
+	}
+	return loopback
+}
+
+func (s *site) serviceRange() string {
+	if s.node == nil {
+		return serviceRange
+	}
+	return s.node.Network().Services().String()
+}
+
+// apiService is the address of the service through which pods find the API server.
+func (s *site) apiService() string {
+	if s.node == nil {
+		return apiService
+	}
+	return s.node.Network().API().String()
+}
+
 func (s *site) address(component string, port int) string {
-	return fmt.Sprintf("%s:%d", loopback, s.ports[component][port])
+	return fmt.Sprintf("%s:%d", s.host(component), s.ports[component][port])
 }
 
 func (s *site) url(component string, port int) string { return "https://" + s.address(component, port) }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/example/databases/dev/cluster/internal/node"
 	"github.com/example/databases/dev/cluster/internal/pki"
 )
 
@@ -20,6 +21,7 @@ type State struct {
 	Supervisor int               `json:"supervisor"` // its process
 	Kubeconfig string            `json:"kubeconfig"`
 	Components []ComponentStatus `json:"components"`
+	Node       *node.Machine     `json:"node,omitempty"`
 }
 
 // ComponentStatus is one component of a running cluster.

@@ -2,6 +2,11 @@ package process
 
 import "syscall"
 
-func attributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+// attributes ends the process with this program, whatever else is asked of it.
+func attributes(wanted *syscall.SysProcAttr) *syscall.SysProcAttr {
+	if wanted == nil {
+		wanted = &syscall.SysProcAttr{}
+	}
+	wanted.Setpgid, wanted.Pdeathsig = true, syscall.SIGKILL
+	return wanted
 }

@@ -29,26 +29,42 @@ type Group struct {
 	mu       sync.Mutex
 	stopping bool
 	running  []*exec.Cmd
+	ended    map[string]*EndedError // those that ended by themselves
 	waiting  sync.WaitGroup
 }
 
 // NewGroup makes an empty group whose processes the guard watches.
 func NewGroup(guard *Guard) *Group {
-	return &Group{guard: guard, failed: make(chan error, 1)}
+	return &Group{guard: guard, failed: make(chan error, 1), ended: map[string]*EndedError{}}
 }
 
 // Failed yields an *EndedError when the first process of the group ends by itself.
 func (g *Group) Failed() <-chan error { return g.failed }
 
+// Ended returns an *EndedError if this process of the group has ended by itself, and nil otherwise.
+func (g *Group) Ended(name string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if ended, ok := g.ended[name]; ok {
+		return ended
+	}
+	return nil
+}
+
 // Start starts a program under another name, its output going to the file log, and returns its identifier.
 func (g *Group) Start(name, program string, arguments []string, log string) (int, error) {
+	command := exec.Command(program)
+	command.Args = append([]string{name}, arguments...)
+	return g.StartCommand(name, command, log)
+}
+
+// StartCommand starts a command, its output going to the file log, and returns its identifier.
+func (g *Group) StartCommand(name string, command *exec.Cmd, log string) (int, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return 0, fmt.Errorf("start %s: %w", name, err)
 	}
 	defer out.Close()
-	command := exec.Command(program)
-	command.Args = append([]string{name}, arguments...)
 	command.Stdout, command.Stderr = out, out
 
 	g.mu.Lock()
@@ -70,15 +86,19 @@ func (g *Group) Start(name, program string, arguments []string, log string) (int
 // await reports the end of a process unless the group is being stopped.
 func (g *Group) await(name string, command *exec.Cmd, log string) {
 	_ = command.Wait() // ProcessState says more
+	tail, _ := Tail(log, 20)
+	ended := &EndedError{Name: name, Status: command.ProcessState.String(), Log: tail}
 	g.mu.Lock()
 	stopping := g.stopping
+	if !stopping {
+		g.ended[name] = ended
+	}
 	g.mu.Unlock()
 	if stopping {
 		return
 	}
-	tail, _ := Tail(log, 20)
 	select {
-	case g.failed <- &EndedError{Name: name, Status: command.ProcessState.String(), Log: tail}:
+	case g.failed <- ended:
 	default: // another one ended before, and is probably the reason
 	}
 }

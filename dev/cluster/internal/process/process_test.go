@@ -173,6 +173,9 @@ func TestGroupReportsTheFirstToEnd(t *testing.T) {
 	if !reflect.DeepEqual(*ended, want) {
 		t.Errorf("Failed() yields %+v, want %+v", *ended, want)
 	}
+	if group.Ended("failing") == nil || group.Ended("lasting") != nil {
+		t.Errorf("ended are failing: %v, lasting: %v", group.Ended("failing"), group.Ended("lasting"))
+	}
 	group.Stop()
 	if !processGone(lasting) {
 		t.Error("a process runs after Stop")

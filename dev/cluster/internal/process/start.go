@@ -22,7 +22,7 @@ var starter = sync.OnceValue(func() chan<- func() {
 // Start starts cmd in a process group of its own, out of reach of a terminal's Ctrl-C. Where the system can do
 // that, cmd dies with this program.
 func Start(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = attributes()
+	cmd.SysProcAttr = attributes(cmd.SysProcAttr)
 	result := make(chan error)
 	starter() <- func() { result <- cmd.Start() }
 	return <-result

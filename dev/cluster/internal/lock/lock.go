@@ -1,4 +1,7 @@
-package build
+// Package lock takes turns among programs by files.
+//
+// Invariants: a lock ends with its holder, however that ends; the file is left, so that everybody locks the same one.
+package lock
 
 import (
 	"context"
@@ -9,9 +12,9 @@ import (
 	"time"
 )
 
-// lock takes an exclusive lock on a file, which the system gives back when the holder ends, however it ends. It
+// Take takes an exclusive lock on a file, which the system gives back when the holder ends, however it ends. It
 // calls waiting once if somebody else has it.
-func lock(ctx context.Context, file string, waiting func()) (*os.File, error) {
+func Take(ctx context.Context, file string, waiting func()) (*os.File, error) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
