@@ -7,6 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -23,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/internal/manager"
+	"github.com/example/databases/internal/settings"
 	"github.com/example/databases/internal/testenv"
 )
 
@@ -327,4 +331,29 @@ func (b *buffer) tail(lines int) string {
 		return strings.Contains(line, `"msg":"Start`) || strings.Contains(line, `"msg":"Stop`)
 	})
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// startHere runs the controller in this process, with something put around each of its API requests. The function
+// that it returns stops it.
+func (w *world) startHere(wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
+	w.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	done := make(chan error, 1)
+	go func() {
+		done <- manager.Run(ctx, manager.Options{
+			Settings: settings.Settings{
+				Kube: testenv.Get(w).Config, ControllerName: "databases-controller", Namespace: w.namespace, Workers: 10,
+				Resync: time.Hour, PatroniImage: "databases-patroni:dev",
+			},
+			Log: slog.New(slog.NewJSONHandler(&w.log, nil)), HTTP: wrap,
+		})
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.Errorf("the controller: %v", err)
+		}
+	})
+	w.Cleanup(stop)
+	return stop
 }

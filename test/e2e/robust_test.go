@@ -1,0 +1,226 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/api/postgres/v1alpha1"
+	"github.com/example/databases/internal/postgres/postgrestest"
+	"github.com/example/databases/internal/testenv"
+)
+
+func key(namespace, name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: namespace, Name: name}
+}
+
+// TestControllerGone: restarted, killed, of another build, and cut off from the API server: no pod restarts, no
+// password changes, and the application goes on.
+func TestControllerGone(t *testing.T) {
+	w := newWorld(t)
+	proxy := w.throughProxy()
+	w.start()
+	w.create("steady")
+	w.ready("steady")
+	pods, password := w.pods("steady"), string(w.secret("steady").Data["password"])
+	check := func(what string) {
+		t.Helper()
+		w.change("steady", func(db *databasev1.Database) {
+			db.Annotations = map[string]string{databasev1.ReconcileAnnotation: what}
+		})
+		time.Sleep(3 * time.Second)
+		w.settled("steady")
+		if now := w.pods("steady"); !same(pods, now) || string(w.secret("steady").Data["password"]) != password {
+			t.Errorf("%s: pods %v, before %v; the password is the same: %t", what, now, pods, string(w.secret("steady").Data["password"]) == password)
+		}
+		if got := w.sql("steady", "SELECT 1;"); got != "1" {
+			t.Errorf("%s: psql prints %q", what, got)
+		}
+	}
+	w.kill(syscall.SIGTERM)
+	w.start()
+	check("restarted")
+	w.kill(syscall.SIGKILL)
+	w.start()
+	check("killed")
+	w.kill(syscall.SIGTERM)
+	w.start("PATRONI_IMAGE=databases-patroni:another")
+	check("another build")
+	w.kill(syscall.SIGTERM)
+	w.start()
+	proxy.cut(true)
+	time.Sleep(15 * time.Second)
+	proxy.cut(false)
+	check("cut off")
+}
+
+// proxy stands between the program and the API server.
+type proxy struct {
+	mu    sync.Mutex
+	off   bool
+	conns []net.Conn
+}
+
+// throughProxy makes the program reach the API server through a proxy.
+func (w *world) throughProxy() *proxy {
+	w.Helper()
+	config, err := clientcmd.LoadFromFile(testenv.Get(w).Kubeconfig)
+	if err != nil {
+		w.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { listener.Close() })
+	p := &proxy{}
+	for _, cluster := range config.Clusters {
+		server, err := url.Parse(cluster.Server)
+		if err != nil {
+			w.Fatal(err)
+		}
+		cluster.Server, cluster.TLSServerName = "https://"+listener.Addr().String(), server.Hostname()
+		go p.serve(listener, server.Host)
+	}
+	w.kubeconfig = filepath.Join(w.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, w.kubeconfig); err != nil {
+		w.Fatal(err)
+	}
+	return p
+}
+
+func (p *proxy) serve(listener net.Listener, server string) {
+	for {
+		in, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", server)
+		p.mu.Lock()
+		if err != nil || p.off {
+			in.Close()
+			if out != nil {
+				out.Close()
+			}
+		} else {
+			p.conns = append(p.conns, in, out)
+			go func() { _, _ = io.Copy(out, in); out.Close() }()
+			go func() { _, _ = io.Copy(in, out); in.Close() }()
+		}
+		p.mu.Unlock()
+	}
+}
+
+// cut ends all connections and lets no new one through, until it is called with false.
+func (p *proxy) cut(off bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.off = off
+	for _, c := range p.conns {
+		c.Close()
+	}
+	p.conns = nil
+}
+
+// TestIdle: five Databases that nothing happens to cost the controller no write in three minutes.
+func TestIdle(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		w.create(name, sized("400Mi"))
+	}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		w.settled(name)
+	}
+	time.Sleep(2 * time.Second)
+	mark := w.mark()
+	time.Sleep(3 * time.Minute)
+	if all := w.writes(mark); len(all) > 0 {
+		t.Errorf("%d writes: %s", len(all), strings.Join(all, ", "))
+	}
+}
+
+// TestNamespaceDeleted: a namespace with Databases of both kinds goes while the controller runs.
+func TestNamespaceDeleted(t *testing.T) {
+	server := postgrestest.Start(t, postgrestest.Options{Major: 17})
+	w := newWorld(t)
+	dsn, err := server.WeakAdmin(t.Context(), "weak_admin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "dsn")
+	if err := os.WriteFile(file, []byte(dsn), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.env = []string{"POSTGRES_ADMIN_DSN_FILE=" + file, "POSTGRES_HOST=" + server.Host(), "CONTROLLER_NAMESPACE="}
+	w.start()
+	w.create("kept")
+	w.create("dropped", func(db *databasev1.Database) { db.Spec.DeletionPolicy = databasev1.DeletionPolicyDelete })
+	for _, policy := range []v1alpha1.DeletionPolicy{v1alpha1.DeletionPolicyRetain, v1alpha1.DeletionPolicyDelete} {
+		db := &v1alpha1.Database{Spec: v1alpha1.DatabaseSpec{Name: "shared_" + strings.ToLower(string(policy)), DeletionPolicy: policy}}
+		db.Namespace, db.Name = w.namespace, "shared-"+strings.ToLower(string(policy))
+		if err := w.Create(t.Context(), db); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.ready("kept")
+	w.ready("dropped")
+	if output, err := w.tryKubectl("", "delete", "namespace", w.namespace, "--timeout=3m"); err != nil {
+		t.Fatalf("%v: %s\n%s", err, output, w.log.tail(20))
+	}
+	w.eventually("the namespace is gone", func() bool {
+		return w.Get(t.Context(), client.ObjectKey{Name: w.namespace}, &corev1.Namespace{}) != nil
+	})
+}
+
+// TestParameters: one that needs no restart is reloaded, one that needs it restarts the pod, a wrong one is refused.
+func TestParameters(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.create("tuned")
+	w.ready("tuned")
+	pods := w.pods("tuned")
+	set := func(name, value string) {
+		w.change("tuned", func(db *databasev1.Database) {
+			if db.Spec.Parameters == nil {
+				db.Spec.Parameters = map[string]databasev1.ParameterValue{}
+			}
+			db.Spec.Parameters[name] = databasev1.ParameterValue(value)
+		})
+	}
+	set("work_mem", "9MB")
+	w.eventually("work_mem is reloaded", func() bool { return w.sql("tuned", "SHOW work_mem;") == "9MB" })
+	w.settled("tuned")
+	if !same(pods, w.pods("tuned")) {
+		t.Error("a parameter that needs no restart restarted the pod")
+	}
+	set("work_mem", "lots")
+	db := w.condition("tuned", databasev1.ConditionUpToDate, databasev1.ReasonInvalidParameters)
+	if !db.Status.Ready || w.sql("tuned", "SHOW work_mem;") != "9MB" {
+		t.Errorf("a wrong value: ready %t, work_mem %s", db.Status.Ready, w.sql("tuned", "SHOW work_mem;"))
+	}
+	set("work_mem", "9MB")
+	set("shared_buffers", "64MB")
+	w.eventually("shared_buffers is 64MB", func() bool {
+		got, err := w.trySQL("tuned", "SHOW shared_buffers;")
+		return err == nil && got == "64MB"
+	})
+	w.settled("tuned")
+	if same(pods, w.pods("tuned")) {
+		t.Error("a parameter that needs a restart didn't restart the pod")
+	}
+}
