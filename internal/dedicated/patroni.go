@@ -36,8 +36,9 @@ func patroniTemplate(db *databasev1.Database) object {
 			"standby_leader_label_value": rolePrimary,
 		},
 		"postgresql": object{
-			"use_unix_socket":                             true,
-			"use_unix_socket_repl":                        false,
+			// A new standby doesn't wait for the primary's next checkpoint, up to five minutes.
+			"basebackup": []any{object{"checkpoint": "fast"}},
+
 			"remove_data_directory_on_rewind_failure":     true,
 			"remove_data_directory_on_diverged_timelines": true,
 		},

@@ -66,9 +66,12 @@ func outdated(pod *corev1.Pod, wanted string) string {
 
 // rollOut restarts at most one pod.
 func (r *Reconciler) rollOut(ctx context.Context, db *databasev1.Database, o *observed, wanted string) *problem {
-	if o.set == nil || o.set.Status.ObservedGeneration != o.set.Generation || o.set.Annotations[appliedAnnotation] == "" ||
-		o.set.Spec.Template.Annotations[restartAnnotation] != wanted {
-		return nil // a pod that is deleted now could come back by the old template
+	switch {
+	case o.set == nil:
+		return nil
+	case o.set.Status.ObservedGeneration != o.set.Generation || o.set.Spec.Template.Annotations[restartAnnotation] != wanted:
+		// A pod that is deleted now could come back by the old template.
+		return &problem{reason: databasev1.ReasonRollingOut, message: "The replicas are about to be restarted."}
 	}
 	pod, why, left := restart(o, wanted)
 	if left == 0 {

@@ -3,6 +3,8 @@ package postgres
 import (
 	"fmt"
 	"strings"
+
+	"github.com/example/databases/internal/scram"
 )
 
 // Change is one step of a plan: it is sent in one round trip and takes effect whole or not at all.
@@ -156,7 +158,7 @@ func passwordClause(password string) (string, error) {
 	if err := checkPassword(password); err != nil {
 		return "", errorf(KindPasswordRejected, nil, "The Secret's password can't be used: %s. Delete the Secret to get a new one.", err)
 	}
-	v, err := verifier(password)
+	v, err := scram.Verifier(password)
 	if err != nil {
 		return "", errorf(KindFailed, err, "The password's verifier could not be computed.")
 	}

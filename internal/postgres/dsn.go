@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/example/databases/internal/reload"
+	"github.com/example/databases/internal/scram"
 )
 
 const (
@@ -134,7 +135,7 @@ func (c Connection) dsn() (DSN, error) {
 	if err != nil {
 		return DSN{}, errorf(KindFailed, nil, "The server's address can't be used.")
 	}
-	config.User, config.Password, config.Database = c.User, prepare(c.Password), c.Database
+	config.User, config.Password, config.Database = c.User, scram.Prepare(c.Password), c.Database
 	if c.Dial != nil {
 		config.DialFunc = c.Dial
 		config.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }

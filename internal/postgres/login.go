@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/example/databases/internal/scram"
 )
 
 // CheckLogin implements Admin. It authenticates and closes; no statement runs.
@@ -20,7 +22,7 @@ func (s *Server) CheckLogin(ctx context.Context, role, database, password string
 
 	dsn, _ := s.source.current()
 	config := dsn.config.Copy()
-	config.User, config.Password, config.Database = role, prepare(password), database
+	config.User, config.Password, config.Database = role, scram.Prepare(password), database
 	err := s.intercept(ctx, "LOGIN", func(ctx context.Context) error {
 		conn, err := pgx.ConnectConfig(ctx, config)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/example/databases/internal/launcher"
+	"github.com/example/databases/internal/scram"
 )
 
 const (
@@ -106,10 +107,10 @@ func ensureRole(ctx context.Context, connection *pgx.Conn, role, password string
 		verb = "CREATE"
 	case err != nil:
 		return fmt.Errorf("looking at the role %s: %w", role, err)
-	case ready && stored != nil && matches(*stored, password):
+	case ready && stored != nil && scram.Matches(*stored, password):
 		return nil
 	}
-	fresh, err := newVerifier(password)
+	fresh, err := scram.Verifier(password)
 	if err != nil {
 		return fmt.Errorf("giving the role %s its password: %w", role, err)
 	}

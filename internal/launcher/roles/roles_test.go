@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -96,7 +97,7 @@ func TestCallbackWaitsNoLongerThanItsContext(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := contextFor(t, 1200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
 	defer cancel()
 	start := time.Now()
 	err := Callback(ctx, "on_start", "primary", func(string) string { return dir }) // no socket there

@@ -1,33 +1,26 @@
-package roles
+package scram
 
 import (
-	"context"
 	"strings"
 	"testing"
-	"time"
 )
-
-func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
-	t.Helper()
-	return context.WithTimeout(t.Context(), d)
-}
 
 func TestMatches(t *testing.T) {
 	for _, password := range []string{"secret", "", "ü", "ﬁ", "a\u00a0b", strings.Repeat("x", 200)} {
-		stored, err := newVerifier(password)
+		stored, err := Verifier(password)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !matches(stored, password) {
+		if !Matches(stored, password) {
 			t.Errorf("%q doesn't match its own verifier", password)
 		}
-		if matches(stored, password+"x") {
+		if Matches(stored, password+"x") {
 			t.Errorf("%q matches another password", password)
 		}
 	}
 	// What PostgreSQL 15 made of ALTER ROLE ... PASSWORD 'pencil' with another count of iterations fits too.
 	other, err := verifier("pencil", []byte("salt of sixteen!"), 1000)
-	if err != nil || !matches(other, "pencil") {
+	if err != nil || !Matches(other, "pencil") {
 		t.Errorf("another count of iterations: error %v", err)
 	}
 	for name, stored := range map[string]string{
@@ -40,7 +33,7 @@ func TestMatches(t *testing.T) {
 		"a count that isn't one":  "SCRAM-SHA-256$x:c2FsdA==$a:b",
 		"keys of something other": "SCRAM-SHA-256$4096:c2FsdA==$a:b",
 	} {
-		if matches(stored, "secret") {
+		if Matches(stored, "secret") {
 			t.Errorf("%s matches", name)
 		}
 	}
@@ -49,7 +42,7 @@ func TestMatches(t *testing.T) {
 // TestVerifierIsPostgres compares with RFC 7677's example.
 func TestVerifierIsPostgres(t *testing.T) {
 	const want = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU="
-	if !matches(want, "pencil") {
+	if !Matches(want, "pencil") {
 		t.Error("the verifier of RFC 7677's example doesn't match its password")
 	}
 }

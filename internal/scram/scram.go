@@ -1,4 +1,8 @@
-package roles
+// Package scram makes SCRAM-SHA-256 verifiers, so that PostgreSQL never sees a password: it takes a verifier as it is
+// where a password is expected. No library makes one: drivers only have the client's side of SCRAM.
+//
+// Invariants: a verifier is base64 and "$", ":", "-", so nothing in it needs quoting; no password is in an error.
+package scram
 
 import (
 	"crypto/hmac"
@@ -14,20 +18,20 @@ import (
 )
 
 const (
-	iterations    = 4096 // PostgreSQL's own default
+	iterations    = 4096 // PostgreSQL's own default; every login pays for them
 	maxIterations = 1 << 20
 	saltBytes     = 16
 )
 
-// newVerifier is a SCRAM-SHA-256 verifier with a salt of its own, as PostgreSQL stores it.
-func newVerifier(password string) (string, error) {
+// Verifier is a password's verifier with a salt of its own, as PostgreSQL stores it (RFC 5803's form).
+func Verifier(password string) (string, error) {
 	salt := make([]byte, saltBytes)
 	rand.Read(salt) // never fails; see crypto/rand
 	return verifier(password, salt, iterations)
 }
 
-// matches tells whether a stored verifier is the password's. What isn't SCRAM, as an old md5 hash, isn't.
-func matches(stored, password string) bool {
+// Matches tells whether a stored verifier is the password's. What isn't SCRAM, as an old md5 hash, isn't.
+func Matches(stored, password string) bool {
 	rest, ok := strings.CutPrefix(stored, "SCRAM-SHA-256$")
 	if !ok {
 		return false
@@ -47,7 +51,7 @@ func matches(stored, password string) bool {
 }
 
 func verifier(password string, salt []byte, iterations int) (string, error) {
-	salted, err := pbkdf2.Key(sha256.New, prepare(password), salt, iterations, sha256.Size)
+	salted, err := pbkdf2.Key(sha256.New, Prepare(password), salt, iterations, sha256.Size)
 	if err != nil {
 		return "", fmt.Errorf("computing the SCRAM verifier: %w", err)
 	}
@@ -56,8 +60,8 @@ func verifier(password string, salt []byte, iterations int) (string, error) {
 	return fmt.Sprintf("SCRAM-SHA-256$%d:%s$%s:%s", iterations, b64(salt), b64(storedKey[:]), b64(mac(salted, "Server Key"))), nil
 }
 
-// prepare normalizes a password as PostgreSQL and libpq do: by SASLprep, and not at all where that is impossible.
-func prepare(password string) string {
+// Prepare normalizes a password as PostgreSQL and libpq do: by SASLprep, and not at all where that is impossible.
+func Prepare(password string) string {
 	prepared, err := stringprep.SASLprep.Prepare(password)
 	if err != nil || prepared == "" {
 		return password
