@@ -80,27 +80,18 @@ func write(path string, a archive, layers []v1.Layer) error {
 	return tarball.MultiRefWriteToFile(path, images)
 }
 
-// cachedLayer is a layer whose tar is made where it isn't in the cache, and whose digest stands beside it.
+// cachedLayer is a layer whose tar is made where it isn't in the cache. Its digest is computed each time: one that is
+// kept apart could be another build's, and archives are made seldom.
 func (b *builder) cachedLayer(kind, key string, build func(path string) error) (*layer, error) {
 	path, _, err := b.cache.file(kind, key, ".layer", build)
 	if err != nil {
 		return nil, err
 	}
-	digestFile, _, err := b.cache.file(kind, key, ".sha256", func(target string) error {
-		digest, err := hashFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(target, []byte(digest), 0o644)
-	})
+	digest, err := hashFile(path)
 	if err != nil {
 		return nil, err
 	}
-	digest, err := os.ReadFile(digestFile)
-	if err != nil {
-		return nil, err
-	}
-	return openLayer(path, string(digest))
+	return openLayer(path, digest)
 }
 
 // files is a layer of files given here.

@@ -3,9 +3,7 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -33,6 +31,7 @@ var (
 	scheme   = runtime.NewScheme()
 	auditLog string
 	program  string // the built controller
+	kubectl  string
 	tally    struct {
 		sync.Mutex
 		passed, failed int
@@ -77,20 +76,24 @@ func prepare(folder string) (archives []string, err error) {
 	if err := build.Run(); err != nil {
 		return nil, fmt.Errorf("building the program: %w", err)
 	}
-	var output strings.Builder
-	make := exec.Command("go", "run", "./dev/images", "-only", images)
-	make.Dir, make.Stderr, make.Stdout = root, os.Stderr, &output
-	if err := make.Run(); err != nil {
+	built, err := lines(root, "go", "run", "-C", "dev/cluster", ".", "build")
+	if err != nil || len(built) != 1 {
+		return nil, fmt.Errorf("building dev/cluster: %w", err)
+	}
+	kubectl = filepath.Join(built[0], "kubectl")
+	archives, err = lines(root, "go", "run", "./dev/images", "-only", images)
+	if err != nil || len(archives) == 0 {
 		return nil, fmt.Errorf("making the images: %w", err)
 	}
-	lines := bufio.NewScanner(strings.NewReader(output.String()))
-	for lines.Scan() {
-		archives = append(archives, lines.Text())
-	}
-	if len(archives) == 0 {
-		return nil, errors.New("dev/images named no archive")
-	}
 	return archives, nil
+}
+
+// lines runs a command and returns the lines that it prints.
+func lines(folder string, argv ...string) ([]string, error) {
+	command := exec.Command(argv[0], argv[1:]...)
+	command.Dir, command.Stderr = folder, os.Stderr
+	output, err := command.Output()
+	return strings.Fields(string(output)), err
 }
 
 // begin starts a case: it prints a line when the case ends.

@@ -206,10 +206,15 @@ func (w *world) kubectl(arguments ...string) string {
 }
 
 func (w *world) tryKubectl(input string, arguments ...string) (string, error) {
-	command := exec.CommandContext(w.Context(), "kubectl", append([]string{"--namespace", w.namespace}, arguments...)...)
+	command := exec.CommandContext(w.Context(), kubectl, append([]string{"--namespace", w.namespace}, arguments...)...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+testenv.Get(w).Kubeconfig)
 	command.Stdin = strings.NewReader(input)
-	output, err := command.CombinedOutput()
+	var said bytes.Buffer
+	command.Stderr = &said // kubectl warns there of its own streams now and then
+	output, err := command.Output()
+	if err != nil {
+		output = append(output, said.Bytes()...)
+	}
 	return strings.TrimSpace(string(output)), err
 }
 
@@ -324,6 +329,12 @@ func (b *buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
+}
+
+func (b *buffer) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.b.Reset()
 }
 
 func (b *buffer) tail(lines int) string {

@@ -117,7 +117,8 @@ func stockKey(archives []archive) string {
 
 // importScript runs a containerd just for importing; $1 is its configuration, $2 its log and $3 the archive.
 const importScript = `
-containerd --config "$1" 2>"$2" & daemon=$!
+containerd --config "$1" >"$2" 2>&1 & daemon=$!
+trap 'kill $daemon; wait $daemon' EXIT # it must not outlive a failed import: it would hold the folder
 client="ctr --address /run/import/socket --namespace k8s.io"
 tries=100
 until $client version >/dev/null 2>&1; do
@@ -125,9 +126,7 @@ until $client version >/dev/null 2>&1; do
 	[ $tries -gt 0 ] || { echo "containerd did not start" >&2; exit 1; }
 	sleep 0.1
 done
-$client images import "$3" || exit 1
-kill $daemon
-wait $daemon
+timeout 300 $client images import "$3"
 `
 
 const importConfiguration = `version = 2

@@ -76,6 +76,7 @@ func Import(ctx context.Context, machine *node.Machine, file string) error {
 func output(ctx context.Context, command *exec.Cmd) (string, error) {
 	var out, said bytes.Buffer
 	command.Stdout, command.Stderr = &out, &said
+	command.WaitDelay = 5 * time.Second // a child that holds the output must not hold us
 	if err := process.Start(command); err != nil {
 		return "", err
 	}
