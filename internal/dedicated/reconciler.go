@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,25 +14,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	databasev1 "github.com/example/databases/api/database/v1"
 	"github.com/example/databases/internal/credentials"
 	"github.com/example/databases/internal/postgres"
+	"github.com/example/databases/internal/reconciling"
 	"github.com/example/databases/internal/status"
 )
 
 const (
 	// reconcileTimeout ends a reconcile that hangs.
 	reconcileTimeout = time.Minute
-	// shutdownGrace is how long a reconcile may go on after the manager was told to stop, below the manager's own.
-	shutdownGrace = 17 * time.Second
-	// conflictDelay is the wait for the cache after a write that met a newer object.
-	conflictDelay = 200 * time.Millisecond
 	// waitingDelay is the time between two looks while something is waited for that should wake the Database itself.
 	waitingDelay = 10 * time.Second
 )
@@ -67,7 +61,7 @@ type Reconciler struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	ctx, cancel := detach(ctx)
+	ctx, cancel := reconciling.Detach(ctx, reconcileTimeout)
 	defer cancel()
 	stored := newUnstructured()
 	if err := r.Client.Get(ctx, req.NamespacedName, stored); err != nil {
@@ -81,19 +75,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, r.unreadable(ctx, stored, err)
 	}
 	if err := r.ensureFinalizer(ctx, db); err != nil {
-		return retryConflict(err)
+		return reconciling.RetryConflict(err)
 	}
 	before := db.DeepCopy()
 	found, err := r.step(ctx, db)
 	if err != nil {
-		return retryConflict(err)
+		return reconciling.RetryConflict(err)
 	}
 	if before.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(db, databasev1.Finalizer) {
 		return reconcile.Result{}, nil // let go: it is gone, or somebody else's
 	}
 	db.Status.ObservedGeneration = db.Generation
 	if err := status.Write(ctx, r.Client, before, db, before.Status, db.Status); err != nil {
-		return retryConflict(err)
+		return reconciling.RetryConflict(err)
 	}
 	r.report(before, db)
 	return r.next(found)
@@ -123,8 +117,7 @@ func (r *Reconciler) next(f *findings) (reconcile.Result, error) {
 	if waiting {
 		return reconcile.Result{RequeueAfter: waitingDelay}, nil
 	}
-	after := time.Duration(float64(r.Resync) * (0.75 + rand.Float64()/2))
-	return reconcile.Result{RequeueAfter: after, Priority: ptr.To(handler.LowPriority)}, nil
+	return reconciling.Resync(r.Resync), nil
 }
 
 // step does what the Database asks for now and puts the outcome into its status. The error is one that says nothing
@@ -255,34 +248,8 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, db *databasev1.Databas
 }
 
 func (r *Reconciler) patchFinalizers(ctx context.Context, db client.Object, change func(client.Object, string) bool) error {
-	before := db.DeepCopyObject().(client.Object)
-	if !change(db, databasev1.Finalizer) {
-		return nil
-	}
-	return r.Client.Patch(ctx, db, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
+	return reconciling.PatchFinalizers(ctx, r.Client, db, databasev1.Finalizer, change,
 		client.FieldOwner(r.FieldManager), client.DisableReadYourWritesConsistency)
-}
-
-// retryConflict waits for the cache where a write met a newer object, which is no failure, and forgets one that is
-// gone.
-func retryConflict(err error) (reconcile.Result, error) {
-	switch {
-	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: conflictDelay}, nil
-	case apierrors.IsNotFound(err):
-		return reconcile.Result{}, nil
-	}
-	return reconcile.Result{}, err
-}
-
-// detach lets a reconcile end what it began when the manager stops: the manager cancels ctx at once.
-func detach(ctx context.Context) (context.Context, context.CancelFunc) {
-	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), reconcileTimeout)
-	stop := context.AfterFunc(ctx, func() {
-		timer := time.AfterFunc(shutdownGrace, cancel)
-		context.AfterFunc(detached, func() { timer.Stop() })
-	})
-	return detached, func() { stop(); cancel() }
 }
 
 // newUnstructured is the form in which Databases are watched: one that can't be read as a Database would keep a typed

@@ -43,6 +43,8 @@ func TestConformance(t *testing.T) {
 		{"a tenant can't make its database undroppable", undroppable},
 		{"a role of another admin needs a GRANT, which the message gives", otherAdmin},
 		{"adopting", adopting},
+		{"the server's word on parameters is foreseen", parameters},
+		{"a checkpoint, by who may", checkpoint},
 		{"no password in the server's log, nothing only a superuser may say", leaks},
 	}
 	for _, major := range postgrestest.Versions {

@@ -18,8 +18,8 @@ type parameter struct {
 }
 
 const parametersSQL = `
-SELECT name, vartype, coalesce(unit, ''), coalesce(min_val, ''), coalesce(max_val, ''), coalesce(enumvals, '{}'), context
-FROM pg_settings WHERE name = ANY($1)`
+SELECT lower(name), vartype, coalesce(unit, ''), coalesce(min_val, ''), coalesce(max_val, ''), coalesce(enumvals, '{}'), context
+FROM pg_settings WHERE lower(name) = ANY($1)` // the API has lower-case names only
 
 // CheckParameters says, for each parameter that the server wouldn't take, why; it changes nothing. A wrong value in its
 // configuration would keep the server from starting. Parameters of extensions, whose names have a dot, are known only

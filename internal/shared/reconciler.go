@@ -2,7 +2,6 @@ package shared
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,26 +9,20 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/credentials"
 	"github.com/example/databases/internal/postgres"
+	"github.com/example/databases/internal/reconciling"
 	"github.com/example/databases/internal/status"
 )
 
 const (
 	// reconcileTimeout ends a reconcile that hangs. CREATE and DROP DATABASE may wait for a checkpoint.
 	reconcileTimeout = 2 * time.Minute
-	// ShutdownGrace is how long a reconcile may go on after the manager was told to stop. It is below the manager's
-	// own grace, so that the Lease is released in time.
-	ShutdownGrace = 17 * time.Second
-	// conflictDelay is the wait for the cache after a write that met a newer object.
-	conflictDelay = 200 * time.Millisecond
 )
 
 // Reconciler brings each Database to its spec.
@@ -69,7 +62,7 @@ func (f *failure) Error() string { return f.message }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	ctx, cancel := detach(ctx)
+	ctx, cancel := reconciling.Detach(ctx, reconcileTimeout)
 	defer cancel()
 	epoch := r.Waiting.epoch()
 
@@ -82,29 +75,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if err := r.ensureFinalizer(ctx, db); err != nil {
-		return retryConflict(err)
+		return reconciling.RetryConflict(err)
 	}
 	before := db.DeepCopy()
 	failed, err := r.step(ctx, db)
 	if err != nil {
-		return retryConflict(err)
+		return reconciling.RetryConflict(err)
 	}
 	if before.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(db, v1alpha1.Finalizer) {
 		return reconcile.Result{}, nil // let go: it is gone, or somebody else's
 	}
 	db.Status.ObservedGeneration = db.Generation
 	if err := status.Write(ctx, r.Client, before, db, before.Status, db.Status); err != nil {
-		return retryConflict(err)
+		return reconciling.RetryConflict(err)
 	}
 	r.report(before, db)
 	switch {
 	case failed == nil:
 		r.Waiting.remove(req)
-		return r.resync(), nil
+		return reconciling.Resync(r.Resync), nil
 	case failed.park && r.Waiting.park(req, epoch):
-		return r.resync(), nil
+		return reconciling.Resync(r.Resync), nil
 	case failed.park:
-		return reconcile.Result{RequeueAfter: conflictDelay}, nil // the server came back meanwhile
+		return reconcile.Result{RequeueAfter: reconciling.ConflictDelay}, nil // the server came back meanwhile
 	}
 	return reconcile.Result{}, failed.err
 }
@@ -142,11 +135,7 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, db *v1alpha1.Database)
 }
 
 func (r *Reconciler) patchFinalizers(ctx context.Context, db *v1alpha1.Database, change func(client.Object, string) bool) error {
-	before := db.DeepCopy()
-	if !change(db, v1alpha1.Finalizer) {
-		return nil
-	}
-	return r.Client.Patch(ctx, db, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(r.FieldManager))
+	return reconciling.PatchFinalizers(ctx, r.Client, db, v1alpha1.Finalizer, change, client.FieldOwner(r.FieldManager))
 }
 
 // report emits an event where Ready's status or reason changed, and none for the first success.
@@ -164,32 +153,4 @@ func (r *Reconciler) report(before, after *v1alpha1.Database) {
 		kind = corev1.EventTypeNormal
 	}
 	r.Recorder.Eventf(after, nil, kind, ready.Reason, "Reconcile", "%s", ready.Message)
-}
-
-// resync spreads the next looks, and lets everything that happened go first.
-func (r *Reconciler) resync() reconcile.Result {
-	after := time.Duration(float64(r.Resync) * (0.75 + rand.Float64()/2))
-	return reconcile.Result{RequeueAfter: after, Priority: ptr.To(handler.LowPriority)}
-}
-
-// retryConflict waits for the cache where a write met a newer object, which is no failure, and forgets one that is
-// gone.
-func retryConflict(err error) (reconcile.Result, error) {
-	switch {
-	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: conflictDelay}, nil
-	case apierrors.IsNotFound(err):
-		return reconcile.Result{}, nil
-	}
-	return reconcile.Result{}, err
-}
-
-// detach lets a reconcile end what it began when the manager stops: the manager cancels ctx at once.
-func detach(ctx context.Context) (context.Context, context.CancelFunc) {
-	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), reconcileTimeout)
-	stop := context.AfterFunc(ctx, func() {
-		timer := time.AfterFunc(ShutdownGrace, cancel)
-		context.AfterFunc(detached, func() { timer.Stop() })
-	})
-	return detached, func() { stop(); cancel() }
 }

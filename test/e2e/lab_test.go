@@ -9,6 +9,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kstatus "sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	databasev1 "github.com/example/databases/api/database/v1"
 )
@@ -21,7 +23,13 @@ func TestLab(t *testing.T) {
 	if output, err := w.tryKubectl(manifest, "apply", "-f", "-"); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
+	if got := w.kstatus("my-database"); got != kstatus.InProgressStatus {
+		t.Errorf("right after it was applied, kstatus is %s", got)
+	}
 	w.kubectl("wait", "--for=condition=Ready", "database/my-database", "--timeout=3m")
+	if got := w.kstatus("my-database"); got != kstatus.CurrentStatus {
+		t.Errorf("when it is Ready, kstatus is %s", got)
+	}
 	if seen := phases(); !strings.HasPrefix("Pending Creating Ready", seen) && !strings.HasSuffix("Pending Creating Ready", seen) {
 		t.Errorf("phases %q", seen)
 	}
@@ -67,6 +75,19 @@ func TestLab(t *testing.T) {
 	w.gone("my-database-credentials", &corev1.Secret{})
 	w.gone("my-database-leader", &corev1.ConfigMap{})
 	w.get("data-my-database-0", &corev1.PersistentVolumeClaim{}) // deletionPolicy Retain
+}
+
+// kstatus is how tools that wait for any object see the Database.
+func (w *world) kstatus(name string) kstatus.Status {
+	w.Helper()
+	db := &unstructured.Unstructured{}
+	db.SetGroupVersionKind(databasev1.GroupVersion.WithKind(databasev1.DatabaseKind))
+	w.get(name, db)
+	result, err := kstatus.Compute(db)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return result.Status
 }
 
 // watchPhases notes the phases that the Database goes through.
