@@ -13,9 +13,23 @@ const commandTimeout = 2 * time.Minute
 
 // scene is a chapter of the story.
 type scene struct {
-	title  string
-	parts  []part
-	lesson string // what the summary says of it
+	title    string
+	needsPod bool // it is left out where the machine can't have a node
+	parts    []part
+	lesson   string // what the summary says of it
+}
+
+// lessons are what the summary says of the scenes, noNode being why those that need pods were left out.
+func lessons(scenes []scene, noNode string) []string {
+	var all []string
+	for _, scene := range scenes {
+		lesson := scene.lesson
+		if scene.needsPod && noNode != "" {
+			lesson = fmt.Sprintf("%q was left out: %s.", scene.title, noNode)
+		}
+		all = append(all, lesson)
+	}
+	return all
 }
 
 // part is one thing that happens in a scene.
@@ -25,6 +39,10 @@ type part func(context.Context, *stage) error
 func tell(ctx context.Context, s *stage, scenes []scene) error {
 	for i, scene := range scenes {
 		s.screen.title(i+1, scene.title)
+		if scene.needsPod && s.noNode != "" {
+			s.screen.say("Left out, because it needs pods: " + s.noNode + ".")
+			continue
+		}
 		for _, part := range scene.parts {
 			err := part(ctx, s)
 			if cause := context.Cause(ctx); cause != nil {
@@ -52,7 +70,7 @@ func file(name, content string) part {
 		if err := s.write(name, content); err != nil {
 			return err
 		}
-		return do("cat "+name, prints("kind: Database"))(ctx, s)
+		return do("cat "+name, prints("^kind: "))(ctx, s)
 	}
 }
 

@@ -69,3 +69,25 @@ func TestStageEndsWhatBeganLastFirst(t *testing.T) {
 		t.Errorf("closing again returns %v and does something", err)
 	}
 }
+
+func TestASceneThatNeedsPodsIsLeftOutWithoutANode(t *testing.T) {
+	var out bytes.Buffer
+	told := 0
+	scenes := []scene{
+		{title: "Pods", lesson: "Pods run.", needsPod: true, parts: []part{func(context.Context, *stage) error { told++; return nil }}},
+		{title: "More", lesson: "More.", parts: []part{func(context.Context, *stage) error { told += 10; return nil }}},
+	}
+	s := &stage{screen: &screen{out: &out}, noNode: "there is no root"}
+	if err := tell(t.Context(), s, scenes); err != nil || told != 10 {
+		t.Errorf("tell returns %v and %d parts were told", err, told)
+	}
+	if !strings.Contains(out.String(), "Left out, because it needs pods: there is no root.") {
+		t.Errorf("the screen shows %q", out.String())
+	}
+	if got := lessons(scenes, s.noNode); got[0] != `"Pods" was left out: there is no root.` || got[1] != "More." {
+		t.Errorf("the lessons are %q", got)
+	}
+	if got := lessons(scenes, ""); got[0] != "Pods run." {
+		t.Errorf("with a node the lessons are %q", got)
+	}
+}

@@ -107,11 +107,11 @@ func (s *screen) complain(format string, values ...any) {
 	s.line(s.paint(red, "demo: "+fmt.Sprintf(format, values...)))
 }
 
-func (s *screen) summary(scenes []scene, took time.Duration) {
+func (s *screen) summary(lessons []string, took time.Duration) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "\n%s\n\n", s.paint(bold, fmt.Sprintf("What you saw, in %.0f seconds", took.Seconds())))
-	for i, scene := range scenes {
-		for j, line := range wrap(scene.lesson, columns-9) {
+	for i, lesson := range lessons {
+		for j, line := range wrap(lesson, columns-9) {
 			lead := "   "
 			if j == 0 {
 				lead = fmt.Sprintf("%2d.", i+1)

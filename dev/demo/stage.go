@@ -29,6 +29,8 @@ type stage struct {
 	end        context.CancelCauseFunc // ends the story
 	checkout   string
 	folder     string    // all files of the demo, and the shell's working folder
+	noNode     string    // why the machine can't have a node; empty where it has one
+	images     []string  // archives for the node
 	kubernetes time.Time // when the control plane was ready
 	postgres   *postgrestest.Server
 	shell      *shell

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +21,6 @@ const (
 	adminRole = "databases_admin"
 	// controllerGrace is a little more than the program takes at most to stop.
 	controllerGrace = 25 * time.Second
-	clusterGrace    = 30 * time.Second
 )
 
 // prepare makes the folder and finds what must be there.
@@ -37,67 +33,6 @@ func prepare(_ context.Context, s *stage) error {
 		return err
 	}
 	return s.makeFolder()
-}
-
-// startKubernetes builds and starts a control plane, and gives the demo its kubectl.
-func startKubernetes(ctx context.Context, s *stage) error {
-	if err := s.build(ctx, "dev/cluster, which starts a Kubernetes", "dev/cluster", "cluster", "."); err != nil {
-		return err
-	}
-	source := "DATABASES_CLUSTER_SOURCE=" + filepath.Join(s.checkout, "dev/cluster/kubernetes")
-	build := exec.CommandContext(ctx, s.file(programs+"/cluster"), "build")
-	build.Env = append(os.Environ(), source, "GOTMPDIR="+s.folder)
-	var folder bytes.Buffer
-	build.Stdout = &folder
-	if err := interruptible(build, os.Stderr).run(ctx, "build Kubernetes"); err != nil {
-		return err
-	}
-	kubectl := filepath.Join(strings.TrimSpace(folder.String()), "kubectl")
-	if err := os.Symlink(kubectl, s.file(programs+"/kubectl")); err != nil {
-		return err
-	}
-	return s.screen.working("Starting Kubernetes", func() error { return s.startCluster(ctx, source) })
-}
-
-// startCluster returns when the control plane is healthy. It ends when its standard input does.
-func (s *stage) startCluster(ctx context.Context, source string) error {
-	log, err := os.OpenFile(s.file(clusterLog), os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	out, theirs, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	// No scheduler: there are no nodes, and the story needs no pod.
-	command := exec.Command(s.file(programs+"/cluster"), "run", "--until-stdin-closes",
-		"--components=etcd,kube-apiserver,kube-controller-manager")
-	command.Env = append(os.Environ(), source, "TMPDIR="+s.folder)
-	command.Stdout, command.Stderr = theirs, log
-	in, err := command.StdinPipe()
-	if err != nil {
-		theirs.Close()
-		return err
-	}
-	cluster, err := startService("the Kubernetes control plane", clusterLog, command, s.end)
-	theirs.Close()
-	if err != nil {
-		return err
-	}
-	stop := func() { _ = in.Close() }
-	s.atEnd(func() error { return cluster.stop(stop, clusterGrace) })
-	defer context.AfterFunc(ctx, stop)()
-	line, err := bufio.NewReader(out).ReadString('\n')
-	kubeconfig, ready := strings.CutPrefix(strings.TrimSpace(line), "KUBECONFIG=")
-	if err != nil || !ready || ctx.Err() != nil {
-		stop()
-		<-cluster.ended // then the cause is known, and its log is whole
-		return cmp.Or(context.Cause(ctx), err)
-	}
-	s.kubernetes = time.Now()
-	return os.Symlink(kubeconfig, s.file("kubeconfig"))
 }
 
 // startPostgres starts an installed PostgreSQL and makes the controller's weak admin there.

@@ -5,20 +5,22 @@ var story = []scene{
 	{
 		title: "A Kubernetes, a PostgreSQL and the controller",
 		parts: []part{
-			say(`For a minute this machine gets a Kubernetes control plane (etcd, API server, controller manager; no nodes,
-				for nothing here needs a pod) and a PostgreSQL server, both new and empty, in temporary folders. Clusters and
-				servers that you have are not touched. It takes less than a minute. Only the very first time, Kubernetes and
-				the controller have to be compiled, which takes about eight minutes more on a machine with two cores.`),
+			say(`For two minutes this machine gets a Kubernetes and a PostgreSQL server, both new and empty, in temporary
+				folders. Where it can (on Linux, as root), Kubernetes gets a node, on which pods run; only the last step needs
+				them. Clusters and servers that you have are not touched. Only the very first time, Kubernetes and the
+				controller have to be compiled and the pods' images made, which takes about ten minutes more on a machine
+				with two cores.`),
 			prepare, startKubernetes, startPostgres, buildController, openShell,
 			do("kubectl version", prints(`^Server Version: v1\.`)),
 			say(`The controller's login at PostgreSQL may make roles and databases, and that is all: it is no superuser. Its
 				connection string, password included, is in a file that only its owner can read.`),
 			do(`psql service=admin -c '\du `+adminRole+`'`, prints(adminRole+` +\| Create role, Create DB`), lacks("Superuser")),
 			do("ls -l admin.dsn", prints(`^-rw------- `)),
-			say(`Kubernetes learns the new kind of resource, and the controller starts. Here it is a process of this machine;
+			say(`Kubernetes learns the new kinds of resource, and the controller starts. Here it is a process of this machine;
 				in a real installation it is a pod.`),
-			do("kubectl apply --server-side -f api/crds", prints(`/databases\.postgres\.example\.com serverside-applied$`)),
-			do("kubectl wait --for=condition=Established --timeout=60s crd/databases.postgres.example.com", prints("condition met")),
+			do("kubectl apply --server-side -f api/crds", prints(`/databases\.postgres\.example\.com serverside-applied$`),
+				prints(`/databases\.database\.example\.com serverside-applied$`)),
+			do("kubectl wait --for=condition=Established --timeout=60s crd --all", prints("databases.database.example.com condition met")),
 			startController,
 		},
 		lesson: "The controller works with a PostgreSQL admin that is no superuser.",
@@ -143,4 +145,5 @@ spec:
 		},
 		lesson: "Deleting leaves the data, unless the policy is Delete: then nothing is left.",
 	},
+	aServer,
 }

@@ -25,10 +25,10 @@ const (
 	connectionAnnotation = "postgres.example.com/connection"
 )
 
-// ErrRaced: the Secret that was read is gone, was edited, or another one took its place. Read it again.
+// ErrRaced says that the Secret that was read is gone, was edited, or another one took its place. Read it again.
 var ErrRaced = errors.New("the Secret changed while it was applied")
 
-// ErrConflict: a Secret of that name exists that isn't the resource's own.
+// ErrConflict says that a Secret of that name exists that isn't the resource's own.
 var ErrConflict = errors.New("a Secret of that name isn't the resource's own")
 
 // Store reads and writes Secrets.

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	databasev1 "github.com/example/databases/api/database/v1"
@@ -105,7 +104,7 @@ func complete(db *databasev1.Database, wish runtime.ApplyConfiguration) (*unstru
 	u.SetLabels(labels)
 	ref := owner(db).Reference()
 	u.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: *ref.APIVersion, Kind: *ref.Kind, Name: *ref.Name, UID: types.UID(*ref.UID),
+		APIVersion: *ref.APIVersion, Kind: *ref.Kind, Name: *ref.Name, UID: *ref.UID,
 		Controller: ref.Controller, BlockOwnerDeletion: ref.BlockOwnerDeletion,
 	}})
 	sum, err := hash(u.Object)

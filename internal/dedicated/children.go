@@ -33,9 +33,9 @@ func access(db *databasev1.Database) []child {
 		maps = append(maps, name+suffix)
 	}
 	role := rbacv1ac.Role(name, namespace).WithRules(
-		rule("", "configmaps", "list", "watch"), rule("", "pods", "list", "watch"), // by label, which RBAC can't name
-		rule("", "configmaps", "get", "patch", "update").WithResourceNames(maps...),
-		rule("", "pods", "get", "patch", "update").WithResourceNames(pods...))
+		rule("configmaps", "list", "watch"), rule("pods", "list", "watch"), // by label, which RBAC can't name
+		rule("configmaps", "get", "patch", "update").WithResourceNames(maps...),
+		rule("pods", "get", "patch", "update").WithResourceNames(pods...))
 	binding := rbacv1ac.RoleBinding(name, namespace).
 		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(name)).
 		WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithName(name).WithNamespace(namespace))
@@ -46,8 +46,9 @@ func access(db *databasev1.Database) []child {
 	}
 }
 
-func rule(group, resource string, verbs ...string) *rbacv1ac.PolicyRuleApplyConfiguration {
-	return rbacv1ac.PolicyRule().WithAPIGroups(group).WithResources(resource).WithVerbs(verbs...)
+// rule is one for a resource of the core group.
+func rule(resource string, verbs ...string) *rbacv1ac.PolicyRuleApplyConfiguration {
+	return rbacv1ac.PolicyRule().WithAPIGroups("").WithResources(resource).WithVerbs(verbs...)
 }
 
 // store is Patroni's store. It is made here, so that nothing of it outlives the Database and Patroni needs no right to
@@ -70,14 +71,14 @@ func store(db *databasev1.Database, parameters map[string]string) ([]child, erro
 
 // services are the ways to the members: each by its name, the primary, and the standbys.
 func services(db *databasev1.Database) []child {
-	service := func(suffix string) *corev1ac.ServiceSpecApplyConfiguration {
+	service := func() *corev1ac.ServiceSpecApplyConfiguration {
 		return corev1ac.ServiceSpec().WithSelector(selectorLabels(db)).WithType(corev1.ServiceTypeClusterIP).
 			WithPorts(corev1ac.ServicePort().WithName("postgres").WithPort(databasev1.Port).
 				WithTargetPort(intstr.FromInt32(databasev1.Port)).WithProtocol(corev1.ProtocolTCP))
 	}
-	headless := service(suffixPods).WithClusterIP(corev1.ClusterIPNone).WithPublishNotReadyAddresses(true)
-	primary := service("").WithSelector(map[string]string{roleLabel: rolePrimary})
-	readOnly := service(suffixReadOnly).WithSelector(map[string]string{roleLabel: roleReplica})
+	headless := service().WithClusterIP(corev1.ClusterIPNone).WithPublishNotReadyAddresses(true)
+	primary := service().WithSelector(map[string]string{roleLabel: rolePrimary})
+	readOnly := service().WithSelector(map[string]string{roleLabel: roleReplica})
 	return []child{
 		{&corev1.Service{}, corev1ac.Service(db.Name+suffixPods, db.Namespace).WithSpec(headless)},
 		{&corev1.Service{}, corev1ac.Service(db.Name, db.Namespace).WithSpec(primary)},

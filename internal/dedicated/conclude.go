@@ -7,11 +7,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -26,7 +28,7 @@ func conclude(db *databasev1.Database, o *observed, f *findings) {
 	s.Ready = f.usable
 	s.Endpoint = endpointOf(db)
 	s.Selector = labels.SelectorFromSet(selectorLabels(db)).String()
-	s.Replicas, s.ReadyReplicas = int32(len(o.pods)), int32(o.serving())
+	s.Replicas, s.ReadyReplicas = int32(len(o.pods)), int32(o.serving()) //nolint:gosec // there are ten at most
 	s.Primary = ""
 	if primary := o.primary(); primary != nil {
 		s.Primary = primary.Name
@@ -42,6 +44,20 @@ func conclude(db *databasev1.Database, o *observed, f *findings) {
 		status.Set(&s.Conditions, db.Generation, databasev1.ConditionReady, metav1.ConditionFalse, f.ready.reason, f.ready.message)
 	}
 	concludeUpToDate(db, f)
+}
+
+// writeStatus writes the status, once, where it changed.
+func (r *Reconciler) writeStatus(ctx context.Context, stored *unstructured.Unstructured, before, after *databasev1.Database) error {
+	if equality.Semantic.DeepEqual(before.Status, after.Status) {
+		return nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&after.Status)
+	if err != nil {
+		return err
+	}
+	written := stored.DeepCopy()
+	written.Object["status"] = content
+	return r.Client.Status().Patch(ctx, written, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
 }
 
 func concludeUpToDate(db *databasev1.Database, f *findings) {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -12,7 +13,7 @@ import (
 
 // finalize carries out the deletionPolicy, then lets the Database go: Kubernetes' garbage collector deletes what it
 // owns. A claim that a pod still uses is deleted once the pod has ended.
-func (r *Reconciler) finalize(ctx context.Context, db *databasev1.Database) error {
+func (r *Reconciler) finalize(ctx context.Context, stored *unstructured.Unstructured, db *databasev1.Database) error {
 	if !controllerutil.ContainsFinalizer(db, databasev1.Finalizer) {
 		return nil
 	}
@@ -25,5 +26,5 @@ func (r *Reconciler) finalize(ctx context.Context, db *databasev1.Database) erro
 			"The volumes stay (deletionPolicy Retain); a Database of this name takes them over, and kubectl delete pvc -l app=database,database=%s deletes them.", db.Name)
 	}
 	log.FromContext(ctx).Info("let go", "deletionPolicy", db.Spec.DeletionPolicy)
-	return r.patchFinalizers(ctx, db, controllerutil.RemoveFinalizer)
+	return r.patchFinalizers(ctx, stored, controllerutil.RemoveFinalizer)
 }

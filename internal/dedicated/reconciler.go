@@ -74,19 +74,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, db); err != nil {
 		return reconcile.Result{}, r.unreadable(ctx, stored, err)
 	}
-	if err := r.ensureFinalizer(ctx, db); err != nil {
-		return reconciling.RetryConflict(err)
+	if db.Annotations[databasev1.PausedAnnotation] != "true" {
+		if db.DeletionTimestamp != nil {
+			return reconciling.RetryConflict(r.finalize(ctx, stored, db))
+		}
+		if err := r.patchFinalizers(ctx, stored, controllerutil.AddFinalizer); err != nil { // before anything is made
+			return reconciling.RetryConflict(err)
+		}
 	}
 	before := db.DeepCopy()
 	found, err := r.step(ctx, db)
 	if err != nil {
 		return reconciling.RetryConflict(err)
 	}
-	if before.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(db, databasev1.Finalizer) {
-		return reconcile.Result{}, nil // let go: it is gone, or somebody else's
-	}
 	db.Status.ObservedGeneration = db.Generation
-	if err := status.Write(ctx, r.Client, before, db, before.Status, db.Status); err != nil {
+	if err := r.writeStatus(ctx, stored, before, db); err != nil {
 		return reconciling.RetryConflict(err)
 	}
 	r.report(before, db)
@@ -129,9 +131,6 @@ func (r *Reconciler) step(ctx context.Context, db *databasev1.Database) (*findin
 		return &findings{}, nil
 	}
 	apimeta.RemoveStatusCondition(&db.Status.Conditions, databasev1.ConditionPaused)
-	if db.DeletionTimestamp != nil {
-		return &findings{}, r.finalize(ctx, db)
-	}
 	size, err := resource.ParseQuantity(db.Spec.Storage.Size)
 	if err != nil || size.Sign() <= 0 {
 		f := &findings{ready: &problem{reason: databasev1.ReasonInvalidSpec, stuck: true, message: fmt.Sprintf(
@@ -238,18 +237,10 @@ func apiMessage(err error) string {
 	return "The API server refuses an object that the Database needs."
 }
 
-// ensureFinalizer writes the finalizer down before anything is made for the Database.
-func (r *Reconciler) ensureFinalizer(ctx context.Context, db *databasev1.Database) error {
-	if db.DeletionTimestamp != nil || db.Annotations[databasev1.PausedAnnotation] == "true" ||
-		controllerutil.ContainsFinalizer(db, databasev1.Finalizer) {
-		return nil
-	}
-	return r.patchFinalizers(ctx, db, controllerutil.AddFinalizer)
-}
-
+// patchFinalizers writes the untyped object, in whose form Databases are cached, so that the next look sees it.
 func (r *Reconciler) patchFinalizers(ctx context.Context, db client.Object, change func(client.Object, string) bool) error {
 	return reconciling.PatchFinalizers(ctx, r.Client, db, databasev1.Finalizer, change,
-		client.FieldOwner(r.FieldManager), client.DisableReadYourWritesConsistency)
+		client.FieldOwner(r.FieldManager))
 }
 
 // newUnstructured is the form in which Databases are watched: one that can't be read as a Database would keep a typed

@@ -167,7 +167,7 @@ func managerOptions(o Options) ctrl.Options {
 			ByObject:         byObject,
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
-		Client:                  client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: new(true)}},
+		Client:                  client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: new(true), Unstructured: true}},
 		Controller:              config.Controller{SkipNameValidation: new(true)}, // several managers in one test process
 		Logger:                  logr.FromSlogHandler(o.Log.Handler()),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},

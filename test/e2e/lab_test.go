@@ -23,9 +23,7 @@ func TestLab(t *testing.T) {
 	if output, err := w.tryKubectl(manifest, "apply", "-f", "-"); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	if got := w.kstatus("my-database"); got != kstatus.InProgressStatus {
-		t.Errorf("right after it was applied, kstatus is %s", got)
-	}
+	w.eventually("kstatus sees that it isn't ready yet", func() bool { return w.kstatus("my-database") == kstatus.InProgressStatus })
 	w.kubectl("wait", "--for=condition=Ready", "database/my-database", "--timeout=3m")
 	if got := w.kstatus("my-database"); got != kstatus.CurrentStatus {
 		t.Errorf("when it is Ready, kstatus is %s", got)

@@ -281,24 +281,52 @@ func (w *world) pods(name string) map[string]string {
 	return all
 }
 
-// requests are the program's writes in the API server's audit log, since the mark.
-func (w *world) writes(mark int64) []string {
+// request is a line of the API server's audit log.
+type request struct {
+	Verb, RequestURI, UserAgent, Stage string
+	User                               struct{ Username string }
+	ResponseStatus                     struct{ Code int }
+}
+
+// requests are those of the audit log since the mark.
+func (w *world) requests(mark int64) (all []request) {
 	w.Helper()
 	content, err := os.ReadFile(auditLog)
 	if err != nil {
 		w.Fatal(err)
 	}
-	var all []string
 	for line := range bytes.Lines(content[mark:]) {
-		var event struct {
-			Verb, RequestURI, UserAgent, Stage string
+		var r request
+		if json.Unmarshal(line, &r) == nil && r.Stage == "ResponseComplete" {
+			all = append(all, r)
 		}
-		if json.Unmarshal(line, &event) != nil || event.Stage != "ResponseComplete" || !strings.HasPrefix(event.UserAgent, "databases/") {
-			continue
+	}
+	return all
+}
+
+// writes are the program's writes since the mark.
+func (w *world) writes(mark int64) (all []string) {
+	w.Helper()
+	for _, r := range w.requests(mark) {
+		if strings.HasPrefix(r.UserAgent, "databases/") && !slices.Contains([]string{"get", "list", "watch"}, r.Verb) {
+			all = append(all, r.Verb+" "+r.RequestURI)
 		}
-		if !slices.Contains([]string{"get", "list", "watch"}, event.Verb) {
-			all = append(all, event.Verb+" "+event.RequestURI)
+	}
+	return all
+}
+
+// denied are the requests of a user that its rights don't cover, since the mark.
+func (w *world) denied(mark int64, user string) (all []string) {
+	w.Helper()
+	seen := false
+	for _, r := range w.requests(mark) {
+		seen = seen || r.User.Username == user
+		if r.User.Username == user && r.ResponseStatus.Code == http.StatusForbidden {
+			all = append(all, r.Verb+" "+r.RequestURI)
 		}
+	}
+	if !seen {
+		w.Errorf("the audit log has no request of %s", user)
 	}
 	return all
 }

@@ -59,13 +59,13 @@ const (
 type Phase string
 
 const (
-	// PhasePending: no pod runs yet.
+	// PhasePending says that no pod runs yet.
 	PhasePending Phase = "Pending"
-	// PhaseCreating: pods are starting, or not all are as they should be.
+	// PhaseCreating says that pods are starting, or not all are as they should be.
 	PhaseCreating Phase = "Creating"
-	// PhaseReady: a client can log in, and all replicas are ready and streaming.
+	// PhaseReady says that a client can log in, and all replicas are ready and streaming.
 	PhaseReady Phase = "Ready"
-	// PhaseFailed: a person must mend something; the condition Ready says what.
+	// PhaseFailed says that a person must mend something; the condition Ready says what.
 	PhaseFailed Phase = "Failed"
 )
 
