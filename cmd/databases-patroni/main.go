@@ -64,6 +64,9 @@ func status(err error) (int, error) {
 // inspect ends well also where the image is refused: the report says so.
 func inspect(ctx context.Context) error {
 	found, err := launcher.Inspect(ctx)
+	if err == nil {
+		_, err = launcher.User()
+	}
 	var report any = found
 	var refusal *launcher.Refusal
 	if errors.As(err, &refusal) {

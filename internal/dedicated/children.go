@@ -53,12 +53,12 @@ func rule(resource string, verbs ...string) *rbacv1ac.PolicyRuleApplyConfigurati
 
 // store is Patroni's store. It is made here, so that nothing of it outlives the Database and Patroni needs no right to
 // make ConfigMaps.
-func store(db *databasev1.Database, parameters map[string]string) ([]child, error) {
+func store(db *databasev1.Database, o *observed, parameters map[string]string) ([]child, error) {
 	var children []child
 	for _, suffix := range storeSuffixes {
 		wish := corev1ac.ConfigMap(db.Name+suffix, db.Namespace).WithLabels(selectorLabels(db))
 		if suffix == suffixConfig {
-			config, err := json.Marshal(patroniDynamic(db, parameters))
+			config, err := json.Marshal(patroniDynamic(db, o.volume(db), parameters))
 			if err != nil {
 				return nil, err
 			}

@@ -34,7 +34,7 @@ func conclude(db *databasev1.Database, o *observed, f *findings) {
 		s.Primary = primary.Name
 	}
 	if image := running(o); image != nil {
-		s.Version = image.PostgresVersion
+		s.Version, s.CollationVersion = image.PostgresVersion, image.CollationVersion
 	}
 	s.Phase = phaseOf(o, f)
 	if f.ready == nil {

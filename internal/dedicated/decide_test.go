@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,9 +22,13 @@ import (
 func pods(members ...string) *observed {
 	o := &observed{}
 	for i, words := range members {
+		if words == "missing" {
+			continue
+		}
 		name := fmt.Sprintf("a-%d", i)
 		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{roleLabel: roleReplica},
 			Annotations: map[string]string{restartAnnotation: "wanted"}}}
+		pod.Labels[appsv1.ControllerRevisionHashLabelKey] = "revision"
 		ready, streaming, pending := corev1.ConditionTrue, "streaming", false
 		for _, word := range strings.Fields(words) {
 			switch word {
@@ -31,6 +36,8 @@ func pods(members ...string) *observed {
 				o.leader, pod.Labels[roleLabel] = name, rolePrimary
 			case "old":
 				pod.Annotations[restartAnnotation] = "other"
+			case "older":
+				pod.Labels[appsv1.ControllerRevisionHashLabelKey] = "another"
 			case "down":
 				ready, streaming = corev1.ConditionFalse, ""
 			case "pending":
@@ -42,6 +49,9 @@ func pods(members ...string) *observed {
 		}
 		pod.Annotations["status"] = fmt.Sprintf(`{"state":"running","replication_state":%q,"pending_restart":%t}`, streaming, pending)
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+		if ready == corev1.ConditionTrue {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: postgresContainer, Started: new(true)}}
+		}
 		o.pods = append(o.pods, pod)
 	}
 	return o
@@ -64,9 +74,14 @@ func TestRestart(t *testing.T) {
 		{"a standby waits while another one is down", []string{"primary old", "standby old", "standby down"}, "", 2},
 		{"the one that is down comes first", []string{"primary old", "standby old", "standby old down"}, "a-2", 3},
 		{"the primary waits while a standby is down", []string{"primary old", "standby down"}, "", 1},
-		{"a parameter", []string{"primary pending", "standby"}, "a-0", 1},
+		{"a parameter is no cause to delete a pod", []string{"primary pending", "standby"}, "", 0},
+		{"a standby waits while another one is missing", []string{"primary old", "standby old", "missing"}, "", 2},
+		{"the primary waits while its standbys are missing", []string{"primary old", "missing", "missing"}, "", 1},
+		{"a primary that doesn't serve, when no standby is left to restart", []string{"primary old down", "standby down"}, "a-0", 1},
+		{"one that never started, for any other template", []string{"primary", "older down"}, "a-1", 1},
+		{"one that started stays for another template", []string{"primary", "older"}, "", 0},
 	} {
-		pod, why, left := restart(pods(c.members...), "wanted")
+		pod, why, left := restart(pods(c.members...), "wanted", "revision", len(c.members))
 		got := ""
 		if pod != nil {
 			got = pod.Name
@@ -77,8 +92,47 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestPendingRestart follows a parameter through a server: up, down, and where Patroni keeps the flag.
+func TestPendingRestart(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		members []string
+		asked   bool // each was asked once in this state
+		want    string
+		left    int
+	}{
+		{"nothing pending", []string{"primary", "standby"}, false, "", 0},
+		{"a single one", []string{"primary pending"}, false, "a-0", 1},
+		{"a single one whose flag stays", []string{"primary pending"}, true, "", 1},
+		{"standbys first", []string{"primary pending", "standby pending"}, false, "a-1", 2},
+		{"the primary where only it is left", []string{"primary pending", "standby"}, false, "a-0", 1},
+		{"a standby that follows the primary", []string{"primary", "standby pending"}, false, "a-1", 1},
+		{"one at a time", []string{"primary pending", "standby pending", "standby down"}, false, "", 2},
+	} {
+		pod, left := pendingRestart(pods(c.members...), func(string) bool { return c.asked })
+		got := ""
+		if pod != nil {
+			got = pod.Name
+		}
+		if got != c.want || left != c.left {
+			t.Errorf("%s: %q, %d left; want %q, %d left", c.what, got, left, c.want, c.left)
+		}
+	}
+	// A standby that was asked while the primary had the old value doesn't keep the primary from its turn.
+	o := pods("primary pending", "standby pending")
+	key := restartKey(o, &o.pods[1])
+	if pod, _ := pendingRestart(o, func(k string) bool { return k == key }); pod == nil || pod.Name != "a-0" {
+		t.Errorf("after the standby was asked, %v is next", pod)
+	}
+	after := pods("primary", "standby pending")
+	if pod, _ := pendingRestart(after, func(k string) bool { return k == key }); pod == nil || pod.Name != "a-1" {
+		t.Errorf("after the primary has the new value, %v is next", pod)
+	}
+}
+
 func claim(request, capacity string) corev1.PersistentVolumeClaim {
 	return corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "data-a-0"},
 		Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(request)}}},
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound,
@@ -109,7 +163,7 @@ func TestPlanGrowth(t *testing.T) {
 		{"smaller", "1Gi", []corev1.PersistentVolumeClaim{claim("1500Mi", "1500Mi"), claim("2Gi", "2Gi")}, 0, "2Gi", false},
 		{"smaller than one and larger than the other", "1500Mi", []corev1.PersistentVolumeClaim{claim("1Gi", "1Gi"), claim("2Gi", "2Gi")}, 1, "2Gi", false},
 	} {
-		g := planGrowth(resource.MustParse(c.size), c.claims)
+		g := planGrowth(resource.MustParse(c.size), c.claims, 3)
 		if len(g.grow) != c.grow || g.shrunk.Cmp(resource.MustParse(c.shrunk)) != 0 || g.resizing != c.resizing {
 			t.Errorf("%s: %+v", c.what, g)
 		}
@@ -183,6 +237,7 @@ func TestDiagnose(t *testing.T) {
 		o := pods("primary")
 		if c.want != "" && c.want != databasev1.ReasonUnschedulable {
 			o.pods[0].Status.Conditions[0].Status = corev1.ConditionFalse
+			o.pods[0].Status.ContainerStatuses = nil
 		}
 		c.change(&o.pods[0])
 		p := diagnose(&databasev1.Database{Spec: databasev1.DatabaseSpec{Replicas: 1}}, o, time.Now())

@@ -36,11 +36,11 @@ func DialThroughAPI(config *rest.Config) (Dialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport, upgrader, err := spdy.RoundTripperFor(config)
-	if err != nil {
-		return nil, err
-	}
 	return func(ctx context.Context, pod *corev1.Pod, port int) (net.Conn, error) {
+		transport, upgrader, err := spdy.RoundTripperFor(config) // each is good for one connection
+		if err != nil {
+			return nil, fmt.Errorf("forwarding a port of the pod: %w", err)
+		}
 		url := core.Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
 		return forward(ctx, spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url), port)
 	}, nil

@@ -3,6 +3,8 @@ package dedicated
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,18 +27,30 @@ const inspectsLabel = "database.example.com/inspects"
 func (r *Reconciler) chooseImage(ctx context.Context, db *databasev1.Database, o *observed) (string, *problem) {
 	wanted, current := db.Spec.Image, db.Status.Image
 	running := running(o)
+	if running == nil {
+		running = remembered(db)
+	}
 	if current == "" || current == wanted || running == nil {
 		// Nothing has run yet, so that there is nothing to keep; the launcher itself looks before it touches a volume.
 		return wanted, r.removeInspection(ctx, o)
 	}
-	if o.inspection == nil || o.inspection.Spec.Containers[0].Image != wanted {
-		return current, r.inspect(ctx, db, o)
+	spec, err := r.inspectionSpec(db)
+	if err != nil {
+		return current, &problem{reason: databasev1.ReasonApplyFailed, message: "The pod that inspects the image could not be made.", err: err}
+	}
+	if o.inspection == nil || o.inspection.Annotations[restartAnnotation] != spec.sum {
+		return current, r.inspect(ctx, db, o, spec)
 	}
 	inspection, refusal := inspectionOf(o.inspection.Status.ContainerStatuses)
 	switch {
 	case refusal != nil:
 		return current, refused(refusal)
 	case inspection == nil:
+		if phase := o.inspection.Status.Phase; phase == corev1.PodFailed || phase == corev1.PodSucceeded { // evicted, say
+			if p := r.removeInspection(ctx, o); p != nil {
+				return current, p
+			}
+		}
 		if p := diagnosePod(o.inspection, time.Now()); p != nil {
 			return current, p
 		}
@@ -81,15 +95,23 @@ func running(o *observed) *tags {
 	return any
 }
 
-// inspect starts a pod that finds out what the wanted image holds.
-func (r *Reconciler) inspect(ctx context.Context, db *databasev1.Database, o *observed) *problem {
-	if p := r.removeInspection(ctx, o); p != nil {
-		return p
+// remembered is what ran last, as the status has it; nil where nothing has.
+func remembered(db *databasev1.Database) *tags {
+	number, _, _ := strings.Cut(db.Status.Version, ".")
+	major, err := strconv.Atoi(number)
+	if err != nil || db.Status.CollationVersion == "" {
+		return nil
 	}
-	waiting := &problem{reason: databasev1.ReasonInspectingImage, message: fmt.Sprintf("A pod finds out what the image %q holds.", db.Spec.Image)}
-	if o.inspection != nil {
-		return waiting // until the one before is gone
-	}
+	return &tags{PostgresVersion: db.Status.Version, Major: major, CollationVersion: db.Status.CollationVersion}
+}
+
+// inspectionSpec is the wished inspecting pod, with what identifies it.
+type inspectionSpec struct {
+	pod *corev1ac.PodSpecApplyConfiguration
+	sum string
+}
+
+func (r *Reconciler) inspectionSpec(db *databasev1.Database) (*inspectionSpec, error) {
 	install := r.installer()
 	inspect := corev1ac.Container().WithName(inspectContainer).WithImage(db.Spec.Image).
 		WithCommand(bundleMount+"/"+launcher.Program, "inspect").
@@ -98,13 +120,26 @@ func (r *Reconciler) inspect(ctx context.Context, db *databasev1.Database, o *ob
 		WithAutomountServiceAccountToken(false).WithEnableServiceLinks(false).
 		WithSecurityContext(podSecurity()).WithInitContainers(install).WithContainers(inspect).
 		WithVolumes(emptyDir("patroni", "")).WithTerminationGracePeriodSeconds(1)
-	for _, c := range []*corev1ac.ContainerApplyConfiguration{install, inspect} {
-		setResources(c, db.Spec.Resources)
-	}
+	setResources(install, db.Spec.Resources)
+	setResources(inspect, db.Spec.Resources)
 	if err := place(spec, db); err != nil {
-		return &problem{reason: databasev1.ReasonApplyFailed, message: "The pod that inspects the image could not be made.", err: err}
+		return nil, err
 	}
-	pod := corev1ac.Pod(db.Name+suffixInspect, db.Namespace).WithSpec(spec).WithOwnerReferences(owner(db).Reference()).
+	sum, err := hash(spec)
+	return &inspectionSpec{spec, sum}, err
+}
+
+// inspect starts a pod that finds out what the wanted image holds.
+func (r *Reconciler) inspect(ctx context.Context, db *databasev1.Database, o *observed, spec *inspectionSpec) *problem {
+	if p := r.removeInspection(ctx, o); p != nil {
+		return p
+	}
+	waiting := &problem{reason: databasev1.ReasonInspectingImage, message: fmt.Sprintf("A pod finds out what the image %q holds.", db.Spec.Image)}
+	if o.inspection != nil {
+		return waiting // until the one before is gone
+	}
+	pod := corev1ac.Pod(db.Name+suffixInspect, db.Namespace).WithSpec(spec.pod).WithOwnerReferences(owner(db).Reference()).
+		WithAnnotations(map[string]string{restartAnnotation: spec.sum}).
 		WithLabels(map[string]string{inspectsLabel: db.Name, ownership.ManagedByLabel: ownership.ManagedByValue})
 	found := &corev1.Pod{}
 	err := r.Live.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: *pod.Name}, found)

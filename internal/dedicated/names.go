@@ -35,11 +35,12 @@ const (
 )
 
 // storeSuffixes name the ConfigMaps of Patroni's store.
-var storeSuffixes = []string{suffixConfig, suffixLeader, "-sync", "-failover"}
+var storeSuffixes = []string{suffixConfig, suffixLeader, suffixSync, "-failover"}
 
 const (
 	suffixConfig = "-config"
 	suffixLeader = "-leader"
+	suffixSync   = "-sync"
 )
 
 // selectorLabels select the pods of a Database.

@@ -2,7 +2,11 @@ package dedicated
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,9 +18,10 @@ import (
 	databasev1 "github.com/example/databases/api/database/v1"
 )
 
-// applyObjects brings every object but the login's Secret and the claims to the wish.
+// applyObjects brings every object but the login's Secret and the claims to the wish. What stands in the way of one
+// keeps no other from its wish; only the StatefulSet waits until all it needs is there.
 func (r *Reconciler) applyObjects(ctx context.Context, db *databasev1.Database, o *observed, image string, superuser *corev1.Secret, f *findings) error {
-	config, err := store(db, accepted(db, o))
+	config, err := store(db, o, o.parameters(db))
 	if err != nil {
 		return err
 	}
@@ -24,28 +29,25 @@ func (r *Reconciler) applyObjects(ctx context.Context, db *databasev1.Database, 
 	if db.Spec.Replicas > 1 {
 		children = append(children, disruption(db))
 	}
-	if err := r.applyChildren(ctx, db, children); err != nil {
-		return err
+	failed := errors.Join(r.applyChildren(ctx, db, children), r.removeDisruption(ctx, db))
+	if failed != nil && o.set == nil {
+		return failed
 	}
-	if err := r.removeDisruption(ctx, db); err != nil {
-		return err
-	}
-	replicas, p := r.scale(ctx, db, o, superuser)
+	size, p := r.scale(ctx, db, o, superuser)
 	f.add(p)
-	set, err := r.statefulSet(db, o.set, image, replicas)
+	set, err := r.statefulSet(db, o.set, image, size)
 	if err != nil {
-		return err
+		return errors.Join(failed, err)
 	}
-	return r.applyChild(ctx, db, child{&appsv1.StatefulSet{}, set})
+	return errors.Join(failed, r.applyChild(ctx, db, child{&appsv1.StatefulSet{}, set}))
 }
 
 func (r *Reconciler) applyChildren(ctx context.Context, db *databasev1.Database, children []child) error {
+	var failed []error
 	for _, c := range children {
-		if err := r.applyChild(ctx, db, c); err != nil {
-			return err
-		}
+		failed = append(failed, r.applyChild(ctx, db, c))
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // removeDisruption deletes the budget of a Database that has one replica now: it would only stand in a drain's way.
@@ -66,34 +68,131 @@ func (r *Reconciler) removeDisruption(ctx context.Context, db *databasev1.Databa
 	return client.IgnoreNotFound(r.Client.Delete(ctx, budget, client.Preconditions{UID: &budget.UID}))
 }
 
-// scale says how many replicas the StatefulSet is to have now. It takes the highest ordinals away, so the primary is
-// moved off them first.
-func (r *Reconciler) scale(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret) (int32, *problem) {
+// members are the ordinals that the StatefulSet is to have now.
+type members struct{ first, count int32 }
+
+// scale says which members there are to be now. Where volumes of an earlier Database are taken over, the last primary's
+// comes up alone first: another one's data may be older, and an empty one would begin anew. Fewer replicas take the
+// highest ordinals away, so the primary is moved off them first.
+func (r *Reconciler) scale(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret) (members, *problem) {
 	want := db.Spec.Replicas
+	if o.set != nil && o.set.Spec.Replicas != nil && !o.initialized && o.leader == "" {
+		return members{start(o.set), *o.set.Spec.Replicas}, nil // what has begun goes on until there is a primary
+	}
+	if o.set == nil && len(o.claims) > 0 {
+		last := o.lastPrimary()
+		if last >= int(want) {
+			return members{int32(last), 1}, &problem{reason: databasev1.ReasonRollingOut, stuck: true, message: fmt.Sprintf( //nolint:gosec // an ordinal
+				"The latest data is on the volume %q: set spec.replicas to %d or more, until it has been copied.", claimName(db, last), last+1)}
+		}
+		return members{int32(last), 1}, nil //nolint:gosec // an ordinal
+	}
 	if o.set == nil || o.set.Spec.Replicas == nil || *o.set.Spec.Replicas <= want {
-		return want, nil
+		return o.stay(want)
 	}
 	have := *o.set.Spec.Replicas
 	if o.leader != "" && ordinal(o.leader) < int(want) {
-		return want, nil
+		return members{0, want}, nil
 	}
 	moving := &problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("The primary is moved before the replicas become %d.", want)}
 	leader, candidate := o.primary(), o.candidate(int(want))
 	if leader == nil || candidate == nil {
 		moving.message = fmt.Sprintf("The replicas become %d once one of those that stay can be the primary.", want)
-		return have, moving
+		return members{0, have}, moving
 	}
-	moving.err = r.switchover(ctx, db, leader, candidate.Name, superuser)
-	return have, moving
+	moving.err = r.switchover(ctx, leader, candidate.Name, superuser)
+	return members{0, have}, moving
 }
 
-// candidate is a standby below the ordinal that streams; nil for none.
+// stay keeps a primary that came up alone on a volume above the wished ones until there is a place for it.
+func (o *observed) stay(want int32) (members, *problem) {
+	if o.set != nil && start(o.set) >= want {
+		return members{start(o.set), 1}, &problem{reason: databasev1.ReasonRollingOut, stuck: true, message: fmt.Sprintf(
+			"The latest data is on the volume of the replica %d: set spec.replicas to %d or more, until it has been copied.",
+			start(o.set), start(o.set)+1)}
+	}
+	return members{0, want}, nil
+}
+
+// start is the lowest ordinal of the set's pods.
+func start(set *appsv1.StatefulSet) int32 {
+	if set.Spec.Ordinals == nil {
+		return 0
+	}
+	return set.Spec.Ordinals.Start
+}
+
+// lastPrimary is the ordinal of the volume that a primary wrote last.
+func (o *observed) lastPrimary() int {
+	for _, claim := range o.claims {
+		if claim.Annotations[primaryAnnotation] == "true" {
+			return ordinal(claim.Name)
+		}
+	}
+	return 0
+}
+
+// candidate is a standby below the ordinal that has every acknowledged write; nil for none.
 func (o *observed) candidate(below int) *corev1.Pod {
 	for i := range o.pods {
 		pod := &o.pods[i]
-		if ordinal(pod.Name) < below && pod.Name != o.leader && o.isServing(pod) {
+		if ordinal(pod.Name) < below && pod.Name != o.leader && o.isServing(pod) && (len(o.sync) == 0 || slices.Contains(o.sync, pod.Name)) {
 			return pod
 		}
 	}
 	return nil
 }
+
+// markPrimary notes on the claims whose data is the latest, for a Database that takes them over.
+func (r *Reconciler) markPrimary(ctx context.Context, o *observed) error {
+	primary := o.primary()
+	if primary == nil {
+		return nil
+	}
+	for i := range o.claims {
+		claim := o.claims[i].DeepCopy()
+		leads := ordinal(claim.Name) == ordinal(primary.Name)
+		if leads == (claim.Annotations[primaryAnnotation] == "true") || claim.DeletionTimestamp != nil {
+			continue
+		}
+		if leads {
+			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, primaryAnnotation, "true")
+		} else {
+			delete(claim.Annotations, primaryAnnotation)
+		}
+		err := r.Client.Patch(ctx, claim, client.MergeFrom(&o.claims[i]), client.FieldOwner(r.FieldManager))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("noting the primary on the claim %q: %w", claim.Name, err)
+		}
+	}
+	return nil
+}
+
+// unblock lets the members begin anew where one began to make data and is gone: the others would wait for it for ever.
+func (r *Reconciler) unblock(ctx context.Context, db *databasev1.Database, o *observed, now time.Time) error {
+	if !o.bootstrapping || o.leader != "" || len(o.pods) == 0 {
+		return nil
+	}
+	for i := range o.pods {
+		if !isRunning(&o.pods[i]) || strings.HasPrefix(memberOf(&o.pods[i]).State, "initializing") ||
+			now.Sub(o.pods[i].Status.ContainerStatuses[0].State.Running.StartedAt.Time) < bootstrapTime {
+			return nil
+		}
+	}
+	config := &corev1.ConfigMap{}
+	if err := r.Live.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: db.Name + suffixConfig}, config); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if id, begun := config.Annotations["initialize"]; !begun || id != "" {
+		return nil
+	}
+	before := config.DeepCopy()
+	delete(config.Annotations, "initialize")
+	return r.Client.Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(r.FieldManager))
+}
+
+// bootstrapTime is after which a member that makes data says so.
+const bootstrapTime = 30 * time.Second
+
+// primaryAnnotation marks the claim whose data is the latest.
+const primaryAnnotation = "database.example.com/primary"

@@ -3,6 +3,7 @@ package dedicated
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 
@@ -25,6 +26,10 @@ type observed struct {
 	claims []corev1.PersistentVolumeClaim
 	// leader is the pod that Patroni's store names as primary; empty for none.
 	leader string
+	// initialized says that Patroni has made or found data; bootstrapping that a member has begun to.
+	initialized, bootstrapping bool
+	// sync are the standbys that have every acknowledged write.
+	sync []string
 	// config is the members' shared configuration as it is in Patroni's store.
 	config string
 	// inspection is the pod that finds out what a new image holds, nil for none.
@@ -35,7 +40,7 @@ func (r *Reconciler) observe(ctx context.Context, db *databasev1.Database) (*obs
 	o := &observed{}
 	set := &appsv1.StatefulSet{}
 	switch err := r.Client.Get(ctx, client.ObjectKeyFromObject(db), set); {
-	case err == nil && metav1.IsControlledBy(set, db):
+	case err == nil && owner(db).Owns(set):
 		o.set = set
 	case client.IgnoreNotFound(err) != nil:
 		return nil, err
@@ -55,25 +60,31 @@ func (r *Reconciler) observe(ctx context.Context, db *databasev1.Database) (*obs
 	if err := r.Client.List(ctx, &claims, client.InNamespace(db.Namespace), selector); err != nil {
 		return nil, err
 	}
-	o.claims = claims.Items
+	names := claimNames(db)
+	o.claims = slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !slices.Contains(names, c.Name) })
 	return o, r.observeStore(ctx, db, o)
 }
 
 func (r *Reconciler) observeStore(ctx context.Context, db *databasev1.Database, o *observed) error {
-	annotation := func(suffix, name string) (string, error) {
+	annotations := func(suffix string) (map[string]string, error) {
 		m := &corev1.ConfigMap{}
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: db.Name + suffix}, m)
-		return m.Annotations[name], client.IgnoreNotFound(err)
+		return m.Annotations, client.IgnoreNotFound(err)
 	}
-	var err error
-	if o.leader, err = annotation(suffixLeader, "leader"); err != nil {
+	leader, err1 := annotations(suffixLeader)
+	config, err2 := annotations(suffixConfig)
+	sync, err3 := annotations(suffixSync)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
-	if o.config, err = annotation(suffixConfig, configAnnotation); err != nil {
-		return err
+	o.leader, o.config = leader["leader"], config[configAnnotation]
+	id, begun := config["initialize"]
+	o.initialized, o.bootstrapping = id != "", begun && id == ""
+	if names := sync["sync_standby"]; names != "" {
+		o.sync = strings.Split(names, ",")
 	}
 	pod := &corev1.Pod{}
-	err = r.Client.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: db.Name + suffixInspect}, pod)
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: db.Name + suffixInspect}, pod)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

@@ -3,6 +3,7 @@ package dedicated
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	databasev1 "github.com/example/databases/api/database/v1"
@@ -46,10 +47,10 @@ func patroniTemplate(db *databasev1.Database) object {
 }
 
 // patroniDynamic is the configuration that all members share, in Patroni's store. parameters are the spec's, as far
-// as PostgreSQL is known to take them.
-func patroniDynamic(db *databasev1.Database, parameters map[string]string) object {
+// as PostgreSQL is known to take them; volume is the smallest volume's size in bytes.
+func patroniDynamic(db *databasev1.Database, volume int64, parameters map[string]string) object {
 	all := object{}
-	for name, value := range sizedParameters(db) {
+	for name, value := range sizedParameters(volume) {
 		all[name] = value
 	}
 	for name, value := range parameters {
@@ -70,18 +71,29 @@ func patroniDynamic(db *databasev1.Database, parameters map[string]string) objec
 }
 
 // sizedParameters keep the write-ahead log from filling a small volume.
-func sizedParameters(db *databasev1.Database) map[string]string {
+func sizedParameters(volume int64) map[string]string {
 	const mb = 1 << 20
-	size, err := resource.ParseQuantity(db.Spec.Storage.Size)
-	if err != nil {
-		return nil
-	}
 	limit := func(divisor, least, most int64) string {
-		return fmt.Sprintf("%dMB", min(max(size.Value()/mb/divisor, least), most))
+		return fmt.Sprintf("%dMB", min(max(volume/mb/divisor, least), most))
 	}
 	return map[string]string{
 		"max_wal_size":           limit(8, 64, 1024), // 1 GB is PostgreSQL's own default
 		"min_wal_size":           limit(16, 32, 80),  // so is 80 MB
 		"max_slot_wal_keep_size": limit(4, 64, 64*1024),
 	}
+}
+
+// volume is the size of the smallest volume, as far as there are some, else the wished one.
+func (o *observed) volume(db *databasev1.Database) int64 {
+	least := int64(0)
+	if size, err := resource.ParseQuantity(db.Spec.Storage.Size); err == nil {
+		least = size.Value()
+	}
+	for _, claim := range o.claims {
+		capacity := claim.Status.Capacity[corev1.ResourceStorage]
+		if ordinal(claim.Name) < int(db.Spec.Replicas) && !capacity.IsZero() {
+			least = min(least, capacity.Value())
+		}
+	}
+	return least
 }

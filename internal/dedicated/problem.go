@@ -19,6 +19,8 @@ type problem struct {
 	reason, message string
 	// stuck says that only a person can mend it.
 	stuck bool
+	// soon says that another look at once will do.
+	soon bool
 	// err is the cause, for the log; the reconcile fails with it and is tried again with backoff. nil where something
 	// is waited for that wakes the Database by itself.
 	err error
@@ -80,7 +82,8 @@ func diagnoseContainer(pod *corev1.Pod, s corev1.ContainerStatus) *problem {
 	}
 	last := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
 	waiting := s.State.Waiting
-	if last != nil && last.ExitCode == launcher.ExitRefused && s.State.Running == nil {
+	failing := s.Started == nil || !*s.Started // it has not served since its last end
+	if last != nil && last.ExitCode == launcher.ExitRefused && failing {
 		if _, refusal, err := launcher.ParseReport(strings.TrimSpace(last.Message)); err == nil && refusal != nil {
 			return refused(refusal)
 		}
@@ -88,10 +91,10 @@ func diagnoseContainer(pod *corev1.Pod, s corev1.ContainerStatus) *problem {
 	switch {
 	case waiting != nil && slices.Contains(pullFailures, waiting.Reason):
 		return &problem{reason: databasev1.ReasonImagePullFailed, stuck: true, message: fmt.Sprintf(
-			"The image %q can't be pulled (%s): check spec.image and spec.imagePullSecrets.", s.Image, waiting.Reason)}
+			"The image %q can't be pulled: check spec.image and spec.imagePullSecrets.", s.Image)}
 	case waiting != nil && waiting.Reason == "CreateContainerConfigError":
 		return &problem{reason: databasev1.ReasonPodFailing, message: fmt.Sprintf("The pod %q can't start: %s", pod.Name, waiting.Message)}
-	case last != nil && last.ExitCode != 0 && s.RestartCount >= crashes && s.State.Running == nil:
+	case last != nil && last.ExitCode != 0 && s.RestartCount >= crashes && failing:
 		return &problem{reason: databasev1.ReasonPodFailing, message: fmt.Sprintf(
 			"The container %q of the pod %q ends again and again, with exit status %d: see kubectl logs %s -c %s --previous",
 			s.Name, pod.Name, last.ExitCode, pod.Name, s.Name)}

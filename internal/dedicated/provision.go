@@ -247,13 +247,33 @@ func accepted(db *databasev1.Database, o *observed) map[string]string {
 	return parameters
 }
 
-// setParameters puts the spec's parameters into the members' shared configuration, once PostgreSQL is known to take
-// them: a wrong one would keep it from starting. One that it doesn't take keeps its earlier value.
-func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database, o *observed, admin server) *problem {
-	now, wanted := accepted(db, o), map[string]string{}
+// parameters are those to be in the members' shared configuration now. While there is a primary, and before there was
+// one, only those that PostgreSQL is known to take. Where it was there and doesn't come up, the spec's as they are: a
+// wrong one may be why, and nobody can be asked.
+func (o *observed) parameters(db *databasev1.Database) map[string]string {
+	if o.primary() != nil || db.Status.SecretVersion == "" || len(o.pods) == 0 {
+		return accepted(db, o)
+	}
+	for i := range o.pods {
+		if o.pods[i].DeletionTimestamp != nil || !everStarted(&o.pods[i]) {
+			return accepted(db, o) // it is only being restarted
+		}
+	}
+	return wantedParameters(db)
+}
+
+func wantedParameters(db *databasev1.Database) map[string]string {
+	wanted := map[string]string{}
 	for name, value := range db.Spec.Parameters {
 		wanted[name] = string(value)
 	}
+	return wanted
+}
+
+// setParameters puts the spec's parameters into the members' shared configuration, once PostgreSQL is known to take
+// them: a wrong one would keep it from starting. One that it doesn't take keeps its earlier value.
+func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database, o *observed, admin server) *problem {
+	now, wanted := accepted(db, o), wantedParameters(db)
 	if maps.Equal(now, wanted) {
 		return nil
 	}
@@ -269,7 +289,7 @@ func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database,
 			wanted[name] = value
 		}
 	}
-	children, err := store(db, wanted)
+	children, err := store(db, o, wanted)
 	if err == nil {
 		err = r.applyChildren(ctx, db, children)
 	}
@@ -281,7 +301,8 @@ func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database,
 	case len(said) > 0:
 		return &problem{reason: databasev1.ReasonInvalidParameters, stuck: true, message: strings.Join(said, "; ") + "."}
 	}
-	return nil
+	// Patroni sees them at its next loop, and then says which need a restart.
+	return &problem{reason: databasev1.ReasonRollingOut, message: "Parameters are being set."}
 }
 
 // checkpoint shortens what the next start replays. It is worth a try and no more.

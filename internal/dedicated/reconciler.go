@@ -56,7 +56,8 @@ type Reconciler struct {
 	// Recorder emits events.
 	Recorder events.EventRecorder
 
-	logins credentials.LoginSchedule
+	logins   credentials.LoginSchedule
+	restarts restarts
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -76,7 +77,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if db.Annotations[databasev1.PausedAnnotation] != "true" {
 		if db.DeletionTimestamp != nil {
-			return reconciling.RetryConflict(r.finalize(ctx, stored, db))
+			return r.finalize(ctx, stored, db)
 		}
 		if err := r.patchFinalizers(ctx, stored, controllerutil.AddFinalizer); err != nil { // before anything is made
 			return reconciling.RetryConflict(err)
@@ -87,7 +88,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconciling.RetryConflict(err)
 	}
-	db.Status.ObservedGeneration = db.Generation
+	if db.Annotations[databasev1.PausedAnnotation] != "true" { // otherwise nobody has looked at it
+		db.Status.ObservedGeneration = db.Generation
+	}
 	if err := r.writeStatus(ctx, stored, before, db); err != nil {
 		return reconciling.RetryConflict(err)
 	}
@@ -106,15 +109,18 @@ type findings struct {
 
 // next says when to look again: an error backs off, something waited for wakes the Database itself.
 func (r *Reconciler) next(f *findings) (reconcile.Result, error) {
-	waiting := false
+	waiting, soon := false, false
 	for _, p := range append([]*problem{f.ready}, f.behind...) {
 		switch {
 		case p == nil:
 		case p.err != nil:
 			return reconcile.Result{}, fmt.Errorf("%s: %w", p.reason, p.err)
 		default:
-			waiting = waiting || !p.stuck
+			waiting, soon = waiting || !p.stuck, soon || p.soon
 		}
+	}
+	if soon {
+		return reconcile.Result{RequeueAfter: reconciling.ConflictDelay}, nil
 	}
 	if waiting {
 		return reconcile.Result{RequeueAfter: waitingDelay}, nil
@@ -132,9 +138,10 @@ func (r *Reconciler) step(ctx context.Context, db *databasev1.Database) (*findin
 	}
 	apimeta.RemoveStatusCondition(&db.Status.Conditions, databasev1.ConditionPaused)
 	size, err := resource.ParseQuantity(db.Spec.Storage.Size)
-	if err != nil || size.Sign() <= 0 {
+	if err != nil || size.Sign() <= 0 || db.Spec.Replicas < 1 || db.Spec.Replicas > maxReplicas {
 		f := &findings{ready: &problem{reason: databasev1.ReasonInvalidSpec, stuck: true, message: fmt.Sprintf(
-			"spec.storage.size %q isn't a size: set a whole number of Mi or Gi, as 10Gi.", db.Spec.Storage.Size)}}
+			"spec.storage.size %q must be a whole number of Mi or Gi, as 10Gi, and spec.replicas, %d, from 1 to %d.",
+			db.Spec.Storage.Size, db.Spec.Replicas, maxReplicas)}}
 		conclude(db, &observed{}, f)
 		return f, nil
 	}
@@ -147,42 +154,57 @@ func (r *Reconciler) step(ctx context.Context, db *databasev1.Database) (*findin
 	return f, nil
 }
 
-// bring makes the Database's objects as they should be, in the order in which they need each other.
+// bring makes the Database's objects as they should be, in the order in which they need each other. What fails of one
+// keeps no other from its turn.
 func (r *Reconciler) bring(ctx context.Context, db *databasev1.Database, o *observed, size resource.Quantity) *findings {
 	f := &findings{}
+	f.add(r.growVolumes(ctx, db, size, o.claims))
+	f.addError(r.correctRoles(ctx, db, o))
+	f.addError(r.unblock(ctx, db, o, time.Now()))
 	if o.set == nil {
-		adopted, err := r.checkClaims(ctx, db)
-		if err != nil {
-			return &findings{ready: childProblem(err)}
-		}
-		if adopted {
-			r.Recorder.Eventf(db, nil, corev1.EventTypeNormal, databasev1.ReasonVolumesAdopted, "Reconcile",
-				"Volumes of an earlier Database of this name are taken over with their data.")
+		if err := r.adopt(ctx, db); err != nil {
+			f.ready = childProblem(err)
+			return f
 		}
 	}
 	superuser, err := r.superuser(ctx, db)
 	if err != nil {
-		return &findings{ready: childProblem(err)}
-	}
-	image, p := r.chooseImage(ctx, db, o)
-	f.add(p)
-	if err := r.applyObjects(ctx, db, o, image, superuser, f); err != nil {
 		f.ready = childProblem(err)
 		return f
 	}
-	db.Status.Image = image
-	f.add(r.growVolumes(ctx, db, size, o.claims))
-	if err := r.correctRoles(ctx, db, o); err != nil {
-		f.add(&problem{reason: databasev1.ReasonApplyFailed, message: "A pod's role could not be corrected.", err: err})
+	image, p := r.chooseImage(ctx, db, o)
+	f.add(p)
+	failed := r.applyObjects(ctx, db, o, image, superuser, f)
+	if failed == nil {
+		db.Status.Image = image
 	}
+	f.addError(failed)
 	f.ready = r.serve(ctx, db, o, superuser, f)
+	if p := childProblem(failed); p != nil && f.ready != nil && o.primary() == nil {
+		f.ready = p // why nothing runs
+	}
 	wanted, err := restartHash(db, image)
 	if err != nil {
-		f.add(&problem{reason: databasev1.ReasonApplyFailed, message: "The pods' template could not be made.", err: err})
+		f.addError(err)
 		return f
 	}
 	f.add(r.rollOut(ctx, db, o, wanted))
+	f.add(r.restartInPlace(ctx, db, o, superuser))
+	f.addError(r.markPrimary(ctx, o))
 	return f
+}
+
+// adopt looks for claims of the StatefulSet's names before there is one.
+func (r *Reconciler) adopt(ctx context.Context, db *databasev1.Database) error {
+	adopted, err := r.checkClaims(ctx, db)
+	if err != nil {
+		return err
+	}
+	if adopted && apimeta.FindStatusCondition(db.Status.Conditions, databasev1.ConditionReady) == nil {
+		r.Recorder.Eventf(db, nil, corev1.EventTypeNormal, databasev1.ReasonVolumesAdopted, "Reconcile",
+			"Volumes of an earlier Database of this name are taken over with their data.")
+	}
+	return nil
 }
 
 // serve brings the database, the role and the Secret to the spec by way of the primary, and says why the Database
@@ -212,16 +234,22 @@ func (f *findings) add(p *problem) {
 	}
 }
 
+func (f *findings) addError(err error) { f.add(childProblem(err)) }
+
 // childProblem is what a failed write or read of an object means for the Database.
 func childProblem(err error) *problem {
 	var conflict *conflictError
 	var leaving *leavingError
 	switch {
+	case err == nil:
+		return nil
 	case errors.As(err, &conflict):
 		return &problem{reason: databasev1.ReasonChildConflict, message: conflictMessage(conflict), stuck: true, err: err}
 	case errors.As(err, &leaving):
 		return &problem{reason: databasev1.ReasonPodsStarting, message: fmt.Sprintf(
 			"The %s %q of an earlier Database of this name is still being deleted.", leaving.kind, leaving.name)}
+	case apierrors.IsConflict(err): // somebody was faster, as Patroni's heartbeat: look again
+		return &problem{reason: databasev1.ReasonApplyFailed, message: "An object changed while it was applied.", soon: true}
 	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
 		return &problem{reason: databasev1.ReasonApplyFailed, message: apiMessage(err), stuck: true, err: err}
 	}

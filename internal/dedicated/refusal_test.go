@@ -56,9 +56,6 @@ func TestChildConflict(t *testing.T) {
 		if err := w.Delete(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		if kind == "pvc" {
-			o.SetFinalizers(nil)
-		}
 		w.change(database, func(db *databasev1.Database) { db.Annotations = map[string]string{databasev1.ReconcileAnnotation: "1"} })
 		w.condition(database, databasev1.ConditionReady, databasev1.ReasonPodsStarting)
 	}

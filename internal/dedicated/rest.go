@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	databasev1 "github.com/example/databases/api/database/v1"
 	"github.com/example/databases/internal/launcher"
 )
 
@@ -21,28 +20,38 @@ import (
 const restTimeout = 20 * time.Second
 
 // switchover makes another pod the primary, by the REST interface of Patroni in the pod.
-func (r *Reconciler) switchover(ctx context.Context, db *databasev1.Database, leader *corev1.Pod, candidate string, superuser *corev1.Secret) error {
-	body, err := json.Marshal(map[string]string{"leader": leader.Name, "candidate": candidate})
+func (r *Reconciler) switchover(ctx context.Context, leader *corev1.Pod, candidate string, superuser *corev1.Secret) error {
+	return r.ask(ctx, leader, superuser, "switchover", map[string]any{"leader": leader.Name, "candidate": candidate})
+}
+
+// restartPostgres restarts PostgreSQL in the pod, where a parameter waits for it.
+func (r *Reconciler) restartPostgres(ctx context.Context, pod *corev1.Pod, superuser *corev1.Secret) error {
+	return r.ask(ctx, pod, superuser, "restart", map[string]any{"restart_pending": true})
+}
+
+// ask posts to the REST interface of Patroni in the pod.
+func (r *Reconciler) ask(ctx context.Context, pod *corev1.Pod, superuser *corev1.Secret, what string, with map[string]any) error {
+	body, err := json.Marshal(with)
 	if err != nil {
 		return err
 	}
 	client := &http.Client{Timeout: restTimeout, Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return r.Dial(ctx, leader, restPort) },
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return r.Dial(ctx, pod, restPort) },
 	}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("http://%s:%d/switchover", leader.Name, restPort), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("http://%s:%d/%s", pod.Name, restPort, what), bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	request.SetBasicAuth(launcher.UserREST, string(superuser.Data[launcher.KeyREST]))
 	response, err := client.Do(request)
 	if err != nil {
-		return fmt.Errorf("asking Patroni of %s for a switchover: %w", db.Name, err)
+		return fmt.Errorf("asking Patroni in the pod %q for a %s: %w", pod.Name, what, err)
 	}
 	defer response.Body.Close()
 	answer, _ := io.ReadAll(io.LimitReader(response.Body, 1000))
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusAccepted {
-		return fmt.Errorf("patroni refuses the switchover: %s: %s", response.Status, strings.Join(strings.Fields(string(answer)), " "))
+		return fmt.Errorf("patroni in the pod %q refuses a %s: %s: %s", pod.Name, what, response.Status, strings.Join(strings.Fields(string(answer)), " "))
 	}
 	return nil
 }

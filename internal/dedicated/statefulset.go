@@ -37,7 +37,7 @@ const (
 
 // statefulSet is the wish for the StatefulSet. live is the one that is there, nil for none: what a StatefulSet can't
 // change is kept from it. image is the image that was accepted.
-func (r *Reconciler) statefulSet(db *databasev1.Database, live *appsv1.StatefulSet, image string, replicas int32) (*appsv1ac.StatefulSetApplyConfiguration, error) {
+func (r *Reconciler) statefulSet(db *databasev1.Database, live *appsv1.StatefulSet, image string, size members) (*appsv1ac.StatefulSetApplyConfiguration, error) {
 	template, err := r.podTemplate(db, image)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,8 @@ func (r *Reconciler) statefulSet(db *databasev1.Database, live *appsv1.StatefulS
 		return nil, err
 	}
 	return appsv1ac.StatefulSet(db.Name, db.Namespace).WithSpec(appsv1ac.StatefulSetSpec().
-		WithReplicas(replicas).
+		WithReplicas(size.count).
+		WithOrdinals(appsv1ac.StatefulSetOrdinals().WithStart(size.first)).
 		WithServiceName(db.Name + suffixPods).
 		WithSelector(metav1ac.LabelSelector().WithMatchLabels(selectorLabels(db))).
 		WithPodManagementPolicy(appsv1.ParallelPodManagement).
@@ -140,13 +141,15 @@ func (r *Reconciler) installer() *corev1ac.ContainerApplyConfiguration {
 
 // restartHash identifies what the spec wishes of a pod.
 func restartHash(db *databasev1.Database, image string) (string, error) {
+	var resources corev1.ResourceRequirements // none is as good as an empty one
+	if db.Spec.Resources != nil {
+		resources = *db.Spec.Resources
+	}
 	return hash(struct {
 		Image                                                  string
 		Resources, Affinity, Tolerations, NodeSelector, Spread any
-		AcceptCollation                                        string
 	}{
-		image, db.Spec.Resources, db.Spec.Affinity, db.Spec.Tolerations, db.Spec.NodeSelector, db.Spec.TopologySpreadConstraints,
-		db.Annotations[databasev1.AcceptCollationAnnotation],
+		image, resources, db.Spec.Affinity, db.Spec.Tolerations, db.Spec.NodeSelector, db.Spec.TopologySpreadConstraints,
 	})
 }
 

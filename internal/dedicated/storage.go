@@ -28,19 +28,20 @@ type growth struct {
 }
 
 // planGrowth compares by value, so that 1024Mi is 1Gi. It is a pure function.
-func planGrowth(want resource.Quantity, claims []corev1.PersistentVolumeClaim) growth {
+func planGrowth(want resource.Quantity, claims []corev1.PersistentVolumeClaim, replicas int) growth {
 	var g growth
 	for _, claim := range claims {
 		if claim.DeletionTimestamp != nil {
 			continue
 		}
+		mounted := ordinal(claim.Name) < replicas // what no pod has grows only once one has it
 		request := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 		capacity := claim.Status.Capacity[corev1.ResourceStorage]
 		bound := claim.Status.Phase == corev1.ClaimBound
 		switch want.Cmp(request) {
 		case 1:
 			if !bound { // only a bound one can grow
-				g.resizing = true
+				g.resizing = g.resizing || mounted
 				continue
 			}
 			g.grow = append(g.grow, claim)
@@ -49,7 +50,7 @@ func planGrowth(want resource.Quantity, claims []corev1.PersistentVolumeClaim) g
 				g.shrunk = request
 			}
 		case 0:
-			if bound && capacity.Cmp(request) < 0 {
+			if bound && mounted && capacity.Cmp(request) < 0 {
 				g.resizing = true
 				g.refusal = resizeError(claim)
 			}
@@ -71,7 +72,7 @@ func resizeError(claim corev1.PersistentVolumeClaim) string {
 
 // growVolumes makes the claims as large as the spec wishes and says what is left to wait for or to mend.
 func (r *Reconciler) growVolumes(ctx context.Context, db *databasev1.Database, want resource.Quantity, claims []corev1.PersistentVolumeClaim) *problem {
-	g := planGrowth(want, claims)
+	g := planGrowth(want, claims, int(db.Spec.Replicas))
 	for i := range g.grow {
 		claim := g.grow[i].DeepCopy()
 		before := claim.DeepCopy()
@@ -111,6 +112,9 @@ func (r *Reconciler) checkClaims(ctx context.Context, db *databasev1.Database) (
 	for _, claim := range all.Items {
 		if !slices.Contains(claimNames(db), claim.Name) {
 			continue
+		}
+		if claim.DeletionTimestamp != nil {
+			return false, &leavingError{"PersistentVolumeClaim", claim.Name}
 		}
 		if claim.Labels[ownership.ManagedByLabel] != ownership.ManagedByValue || claim.Labels[databaseLabel] != db.Name {
 			return false, &conflictError{"PersistentVolumeClaim", claim.Name}

@@ -207,6 +207,15 @@ func findUser(passwd, name string) (uid, gid int) {
 	return 0, 0
 }
 
+// User is the image's name of the user that the pod runs as. Without one the image is refused: initdb needs it.
+func User() (string, error) {
+	user := userName("/etc/passwd", os.Getuid())
+	if user == "" {
+		return "", refuse(UnsupportedImage, "the image's /etc/passwd has no name for the user %d that the pod runs as: initdb needs one", os.Getuid())
+	}
+	return user, nil
+}
+
 // userName is the name of a user in a passwd file, or "".
 func userName(passwd string, uid int) string {
 	for _, fields := range users(passwd) {

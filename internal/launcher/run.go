@@ -43,9 +43,9 @@ func ready(ctx context.Context, settings Settings) (*launch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking for the bundle: %w", err)
 	}
-	user := userName("/etc/passwd", os.Getuid())
-	if user == "" {
-		return nil, refuse(UnsupportedImage, "the image's /etc/passwd has no name for the user %d that the pod runs as: initdb needs one", os.Getuid())
+	user, err := User()
+	if err != nil {
+		return nil, err
 	}
 	data, err := readData(settings.PGData, settings.Volume)
 	if err != nil {

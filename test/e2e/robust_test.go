@@ -141,7 +141,8 @@ func (p *proxy) cut(off bool) {
 // TestIdle: five Databases that nothing happens to cost the controller no write in three minutes.
 func TestIdle(t *testing.T) {
 	w := newWorld(t)
-	w.start()
+	w.start("CONTROLLER_RESYNC=20s") // so that each is looked at some nine times
+	begun := w.mark()
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		w.create(name, sized("400Mi"))
 	}
@@ -149,8 +150,14 @@ func TestIdle(t *testing.T) {
 		w.settled(name)
 	}
 	time.Sleep(2 * time.Second)
+	if all := w.writes(begun); len(all) < 5*15 {
+		t.Errorf("the audit log has only %d writes of the creation", len(all))
+	}
 	mark := w.mark()
 	time.Sleep(3 * time.Minute)
+	if looks := w.reads(mark); looks < 5*5 {
+		t.Errorf("the Databases were looked at %d times only", looks)
+	}
 	if all := w.writes(mark); len(all) > 0 {
 		t.Errorf("%d writes: %s", len(all), strings.Join(all, ", "))
 	}
@@ -222,7 +229,68 @@ func TestParameters(t *testing.T) {
 		return err == nil && got == "64MB"
 	})
 	w.settled("tuned")
-	if same(pods, w.pods("tuned")) {
-		t.Error("a parameter that needs a restart didn't restart the pod")
+	// Lower than it was: Patroni keeps such a value back until the primary itself has restarted.
+	set("max_connections", "50")
+	w.eventually("max_connections is 50", func() bool {
+		got, err := w.trySQL("tuned", "SHOW max_connections;")
+		return err == nil && got == "50"
+	})
+	w.settled("tuned")
+	if !same(pods, w.pods("tuned")) {
+		t.Error("a parameter replaced a pod or restarted its container")
+	}
+	// One that can't be foreseen keeps PostgreSQL from starting; the right one is taken all the same.
+	set("shared_preload_libraries", "no_such_library")
+	w.eventually("PostgreSQL doesn't start", func() bool {
+		_, err := w.trySQL("tuned", "SELECT 1;")
+		return err != nil
+	})
+	set("shared_preload_libraries", "")
+	w.settled("tuned")
+	if got := w.sql("tuned", "SHOW max_connections;"); got != "50" {
+		t.Errorf("psql prints %q", got)
+	}
+}
+
+// TestReplicas: the volumes are used again, and when they are taken over, the last primary's data wins.
+func TestReplicas(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.create("many", func(db *databasev1.Database) { db.Spec.Replicas = 2 })
+	w.settled("many")
+	w.sql("many", "CREATE TABLE t (i int);", "INSERT INTO t VALUES (1);")
+	scale := func(n int32) {
+		w.change("many", func(db *databasev1.Database) { db.Spec.Replicas = n })
+		w.settled("many")
+	}
+	scale(1)
+	w.sql("many", "INSERT INTO t VALUES (2);")
+	w.kubectl("delete", "pgserver", "many", "--timeout=2m")
+	w.create("many", func(db *databasev1.Database) { db.Spec.Replicas = 2 })
+	w.settled("many")
+	if got := w.sql("many", "SELECT count(*) FROM t;"); got != "2" {
+		t.Errorf("after the volumes were taken over there are %s rows", got)
+	}
+	scale(1)
+	scale(2)
+	if got := w.sql("many", "SELECT count(*) FROM t;"); got != "2" {
+		t.Errorf("after scaling there are %s rows", got)
+	}
+}
+
+// TestDeletedAndMadeAgain at once: nothing of the first one is left in the second one's way.
+func TestDeletedAndMadeAgain(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	for i := range 3 {
+		w.create("again", func(db *databasev1.Database) {
+			db.Spec.Storage.Size, db.Spec.DeletionPolicy = "400Mi", databasev1.DeletionPolicyDelete
+		})
+		w.ready("again")
+		w.sql("again", "CREATE TABLE t (i int);") // which would fail on the volume of the one before
+		w.kubectl("delete", "pgserver", "again", "--timeout=2m")
+		if i == 2 {
+			w.gone("data-again-0", &corev1.PersistentVolumeClaim{})
+		}
 	}
 }

@@ -92,7 +92,14 @@ func TestDiskFull(t *testing.T) {
 		return err != nil && output != ""
 	})
 	w.kubectl("delete", "pod", "full-0", "--wait=false", "--grace-period=1")
-	time.Sleep(5 * time.Second)
+	w.eventually("PostgreSQL is down", func() bool {
+		_, err := w.trySQL("full", "SELECT 1;")
+		return err != nil
+	})
+	time.Sleep(10 * time.Second)
+	if _, err := w.trySQL("full", "SELECT 1;"); err == nil {
+		t.Error("PostgreSQL started on a full volume: the case shows nothing")
+	}
 	w.change("full", sized("1Gi"))
 	w.settled("full")
 	if got := w.sql("full", "SELECT i FROM t;"); got != "1" {

@@ -315,6 +315,17 @@ func (w *world) writes(mark int64) (all []string) {
 	return all
 }
 
+// reads counts the program's reads of superusers' Secrets since the mark: one for each look at a Database.
+func (w *world) reads(mark int64) (n int) {
+	w.Helper()
+	for _, r := range w.requests(mark) {
+		if strings.HasPrefix(r.UserAgent, "databases/") && r.Verb == "get" && strings.HasSuffix(r.RequestURI, "-superuser") {
+			n++
+		}
+	}
+	return n
+}
+
 // denied are the requests of a user that its rights don't cover, since the mark.
 func (w *world) denied(mark int64, user string) (all []string) {
 	w.Helper()

@@ -282,6 +282,12 @@ type DatabaseStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
+
+	// collationVersion is the version of the C library by which the running image sorts text, as 2.41.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	CollationVersion string `json:"collationVersion,omitempty"`
 }
 
 // Database is a PostgreSQL server with as many replicas as it is to have, a database and a user on it, and a Secret to

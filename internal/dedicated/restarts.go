@@ -1,0 +1,38 @@
+package dedicated
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// restarts remembers which members were asked to restart, by Database. It is kept in memory: after a restart of this
+// program each is asked at most once more.
+type restarts struct {
+	mu  sync.Mutex
+	all map[types.UID]map[string]bool
+}
+
+func (r *restarts) asked(uid types.UID, key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all[uid][key]
+}
+
+func (r *restarts) ask(uid types.UID, key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[types.UID]map[string]bool{}
+	}
+	if r.all[uid] == nil || len(r.all[uid]) > 100 {
+		r.all[uid] = map[string]bool{}
+	}
+	r.all[uid][key] = true
+}
+
+func (r *restarts) forget(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.all, uid)
+}
