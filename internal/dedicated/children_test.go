@@ -39,6 +39,7 @@ func TestObjects(t *testing.T) {
 			t.Errorf("%T %q isn't controlled by the Database", o, name)
 		}
 	}
+	w.quiet("my-database", 2)
 	w.writes.take()
 	time.Sleep(12 * time.Second) // longer than the wait between two looks
 	if all := w.writes.take(); len(all) > 0 {

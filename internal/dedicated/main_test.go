@@ -131,6 +131,17 @@ func (w *world) condition(name, kind, reason string) *databasev1.Database {
 	return db
 }
 
+// quiet waits until the status shows that many pods, and a second more.
+func (w *world) quiet(name string, pods int32) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("%s has %d pods", name, pods), func() bool {
+		db := &databasev1.Database{}
+		w.get(name, db)
+		return db.Status.Replicas == pods
+	})
+	time.Sleep(time.Second)
+}
+
 func (w *world) get(name string, o client.Object) {
 	w.Helper()
 	if err := w.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, o); err != nil {

@@ -109,6 +109,7 @@ func TestUnreadable(t *testing.T) {
 			return false
 		}, func() any { return u.Object }, func() any { return w.log.String() })
 	}
+	w.quiet("good", 1)
 	w.writes.take()
 	time.Sleep(2 * time.Second)
 	if all := w.writes.take(); len(all) > 0 {

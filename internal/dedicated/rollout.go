@@ -92,16 +92,16 @@ const checkpointLimit = 25 * time.Second
 
 // rollOut restarts at most one pod.
 func (r *Reconciler) rollOut(ctx context.Context, db *databasev1.Database, o *observed, wanted string) *problem {
+	if o.set == nil {
+		return nil
+	}
+	pod, why, left := restart(o, wanted, o.set.Status.UpdateRevision, int(*o.set.Spec.Replicas))
 	switch {
-	case o.set == nil:
+	case left == 0:
 		return nil
 	case o.set.Status.ObservedGeneration != o.set.Generation || o.set.Spec.Template.Annotations[restartAnnotation] != wanted:
 		// A pod that is deleted now could come back by the old template.
 		return &problem{reason: databasev1.ReasonRollingOut, message: "The replicas are about to be restarted."}
-	}
-	pod, why, left := restart(o, wanted, o.set.Status.UpdateRevision, int(*o.set.Spec.Replicas))
-	if left == 0 {
-		return nil
 	}
 	rolling := &problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("%d of %d replicas are to be restarted.", left, len(o.pods))}
 	if pod == nil {
