@@ -270,6 +270,11 @@ func wantedParameters(db *databasev1.Database) map[string]string {
 	return wanted
 }
 
+// patroniLeast are the least values that Patroni takes; it replaces what is below them by its own defaults.
+var patroniLeast = map[string]int{
+	"max_connections": 25, "max_wal_senders": 3, "max_replication_slots": 4, "max_locks_per_transaction": 32, "max_worker_processes": 2,
+}
+
 // setParameters puts the spec's parameters into the members' shared configuration, once PostgreSQL is known to take
 // them: a wrong one would keep it from starting. One that it doesn't take keeps its earlier value.
 func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database, o *observed, admin server) *problem {
@@ -280,6 +285,11 @@ func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database,
 	faults, err := admin.CheckParameters(ctx, wanted)
 	if err != nil {
 		return serverProblem(err)
+	}
+	for name, least := range patroniLeast {
+		if n, err := strconv.Atoi(wanted[name]); err == nil && n < least && faults[name] == "" {
+			faults[name] = fmt.Sprintf("must be %d or more: Patroni takes nothing less", least)
+		}
 	}
 	var said []string
 	for _, name := range slices.Sorted(maps.Keys(faults)) {

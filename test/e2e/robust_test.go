@@ -223,6 +223,9 @@ func TestParameters(t *testing.T) {
 		t.Errorf("a wrong value: ready %t, work_mem %s", db.Status.Ready, w.sql("tuned", "SHOW work_mem;"))
 	}
 	set("work_mem", "9MB")
+	set("max_connections", "10")
+	w.condition("tuned", databasev1.ConditionUpToDate, databasev1.ReasonInvalidParameters)
+	set("max_connections", "60")
 	set("shared_buffers", "64MB")
 	w.eventually("shared_buffers is 64MB", func() bool {
 		got, err := w.trySQL("tuned", "SHOW shared_buffers;")
