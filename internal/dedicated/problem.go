@@ -19,8 +19,8 @@ type problem struct {
 	reason, message string
 	// stuck says that only a person can mend it.
 	stuck bool
-	// soon says that another look at once will do.
-	soon bool
+	// stale says that a write met a newer object: another look at once will do.
+	stale bool
 	// err is the cause, for the log; the reconcile fails with it and is tried again with backoff. nil where something
 	// is waited for that wakes the Database by itself.
 	err error

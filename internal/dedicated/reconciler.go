@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,6 +89,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconciling.RetryConflict(err)
 	}
+	if found.stale() {
+		return reconcile.Result{RequeueAfter: reconciling.ConflictDelay}, nil // it says nothing of the Database
+	}
 	if db.Annotations[databasev1.PausedAnnotation] != "true" { // otherwise nobody has looked at it
 		db.Status.ObservedGeneration = db.Generation
 	}
@@ -107,20 +111,22 @@ type findings struct {
 	behind []*problem
 }
 
+// stale reports that a write met a newer object than the cache has.
+func (f *findings) stale() bool {
+	return f.ready != nil && f.ready.stale || slices.ContainsFunc(f.behind, func(p *problem) bool { return p.stale })
+}
+
 // next says when to look again: an error backs off, something waited for wakes the Database itself.
 func (r *Reconciler) next(f *findings) (reconcile.Result, error) {
-	waiting, soon := false, false
+	waiting := false
 	for _, p := range append([]*problem{f.ready}, f.behind...) {
 		switch {
 		case p == nil:
 		case p.err != nil:
 			return reconcile.Result{}, fmt.Errorf("%s: %w", p.reason, p.err)
 		default:
-			waiting, soon = waiting || !p.stuck, soon || p.soon
+			waiting = waiting || !p.stuck
 		}
-	}
-	if soon {
-		return reconcile.Result{RequeueAfter: reconciling.ConflictDelay}, nil
 	}
 	if waiting {
 		return reconcile.Result{RequeueAfter: waitingDelay}, nil
@@ -249,7 +255,7 @@ func childProblem(err error) *problem {
 		return &problem{reason: databasev1.ReasonPodsStarting, message: fmt.Sprintf(
 			"The %s %q of an earlier Database of this name is still being deleted.", leaving.kind, leaving.name)}
 	case apierrors.IsConflict(err): // somebody was faster, as Patroni's heartbeat: look again
-		return &problem{reason: databasev1.ReasonApplyFailed, message: "An object changed while it was applied.", soon: true}
+		return &problem{reason: databasev1.ReasonApplyFailed, message: "An object changed while it was applied.", stale: true}
 	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
 		return &problem{reason: databasev1.ReasonApplyFailed, message: apiMessage(err), stuck: true, err: err}
 	}
