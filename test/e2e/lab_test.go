@@ -11,8 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kstatus "sigs.k8s.io/cli-utils/pkg/kstatus/status"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/internal/testenv"
 )
 
 // TestLab is the way of the lab: apply, watch, look at the children, log in, apply again, patch, delete.
@@ -28,7 +30,7 @@ func TestLab(t *testing.T) {
 	if got := w.kstatus("my-database"); got != kstatus.CurrentStatus {
 		t.Errorf("when it is Ready, kstatus is %s", got)
 	}
-	if seen := phases(); seen != "Pending Creating Ready" && seen != "Pending Creating" { // it may end before it sees the last
+	if seen := phases(); seen != "Pending Creating Ready" {
 		t.Errorf("phases %q", seen)
 	}
 	if got := w.kubectl("get", "database", "my-database", "--no-headers"); !strings.HasPrefix(strings.Join(strings.Fields(got), " "), "my-database Ready 1 true ") {
@@ -88,25 +90,37 @@ func (w *world) kstatus(name string) kstatus.Status {
 	return result.Status
 }
 
-// watchPhases notes the phases that the Database goes through.
+// watchPhases notes the phases that the Database goes through, as a watch shows them.
 func (w *world) watchPhases() func() string {
+	w.Helper()
+	c, err := client.NewWithWatch(testenv.Get(w).Config, client.Options{Scheme: scheme})
+	if err != nil {
+		w.Fatal(err)
+	}
+	watch, err := c.Watch(w.Context(), &databasev1.DatabaseList{}, client.InNamespace(w.namespace))
+	if err != nil {
+		w.Fatal(err)
+	}
 	var seen []string
-	stop, done := make(chan struct{}), make(chan struct{})
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(20 * time.Millisecond):
+		for event := range watch.ResultChan() {
+			db, ok := event.Object.(*databasev1.Database)
+			if !ok {
+				continue
 			}
-			phase, err := w.tryKubectl("", "get", "database", "my-database", "-o", "jsonpath={.status.phase}")
-			if err == nil && phase != "" && (len(seen) == 0 || seen[len(seen)-1] != phase) {
+			if phase := string(db.Status.Phase); phase != "" && (len(seen) == 0 || seen[len(seen)-1] != phase) {
 				seen = append(seen, phase)
 			}
 		}
 	}()
-	return func() string { close(stop); <-done; return strings.Join(seen, " ") }
+	return func() string {
+		time.Sleep(500 * time.Millisecond) // for the last event
+		watch.Stop()
+		<-done
+		return strings.Join(seen, " ")
+	}
 }
 
 func same(a, b map[string]string) bool {
