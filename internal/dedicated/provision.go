@@ -2,20 +2,12 @@ package dedicated
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"maps"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -30,47 +22,6 @@ const maxSecretRaces = 5
 
 // sslMode is what Secrets say: TLS where the server offers it.
 const sslMode = "prefer"
-
-// superuser reads the Secret with the passwords of the superuser, of replication and of Patroni's REST interface, and
-// makes it, or what it lacks, where it must. The launcher in the pods brings PostgreSQL to what it says.
-func (r *Reconciler) superuser(ctx context.Context, db *databasev1.Database) (*corev1.Secret, error) {
-	name := db.Name + suffixSuperuser
-	secret, err := r.secrets().Read(ctx, owner(db), name)
-	switch {
-	case errors.Is(err, credentials.ErrConflict):
-		return nil, &conflictError{"Secret", name}
-	case err != nil:
-		return nil, err
-	}
-	keys := []string{launcher.KeySuperuser, launcher.KeyReplication, launcher.KeyREST}
-	complete := secret != nil && metav1.IsControlledBy(secret, db) && !slices.ContainsFunc(keys, func(key string) bool { return len(secret.Data[key]) == 0 })
-	if complete {
-		return secret, nil
-	}
-	data := map[string][]byte{}
-	for _, key := range keys {
-		data[key] = []byte(rand.Text())
-	}
-	wish := corev1ac.Secret(name, db.Namespace).WithType(corev1.SecretTypeOpaque).WithLabels(childLabels(db)).
-		WithOwnerReferences(owner(db).Reference())
-	options := []client.ApplyOption{client.FieldOwner(r.FieldManager), client.DisableReadYourWritesConsistency}
-	if secret != nil {
-		if err := owner(db).RemoveStale(ctx, r.Client, secret, client.FieldOwner(r.FieldManager), client.DisableReadYourWritesConsistency); err != nil {
-			return nil, err
-		}
-		for key, value := range secret.Data {
-			if _, ours := data[key]; ours && len(value) > 0 {
-				data[key] = value
-			}
-		}
-		wish.WithUID(secret.UID).WithResourceVersion(secret.ResourceVersion).WithType(secret.Type)
-		options = append(options, client.ForceOwnership)
-	}
-	if err := r.Client.Apply(ctx, wish.WithData(data), options...); err != nil {
-		return nil, fmt.Errorf("applying the Secret %q: %w", name, err)
-	}
-	return &corev1.Secret{Data: data}, nil
-}
 
 // server is the Admin of the PostgreSQL in a pod.
 type server interface {
@@ -227,92 +178,6 @@ func serverProblem(err error) *problem {
 		}
 	}
 	return p
-}
-
-// accepted are those of the spec's parameters that are in the members' shared configuration, with the values that they
-// have there.
-func accepted(db *databasev1.Database, o *observed) map[string]string {
-	var config struct {
-		PostgreSQL struct {
-			Parameters map[string]string `json:"parameters"`
-		} `json:"postgresql"`
-	}
-	_ = json.Unmarshal([]byte(o.config), &config) // what can't be read has accepted nothing
-	parameters := map[string]string{}
-	for name := range db.Spec.Parameters {
-		if value, ok := config.PostgreSQL.Parameters[name]; ok {
-			parameters[name] = value
-		}
-	}
-	return parameters
-}
-
-// parameters are those to be in the members' shared configuration now. While there is a primary, and before there was
-// one, only those that PostgreSQL is known to take. Where it was there and doesn't come up, the spec's as they are: a
-// wrong one may be why, and nobody can be asked.
-func (o *observed) parameters(db *databasev1.Database) map[string]string {
-	if o.primary() != nil || db.Status.SecretVersion == "" || len(o.pods) == 0 {
-		return accepted(db, o)
-	}
-	for i := range o.pods {
-		if o.pods[i].DeletionTimestamp != nil || !everStarted(&o.pods[i]) {
-			return accepted(db, o) // it is only being restarted
-		}
-	}
-	return wantedParameters(db)
-}
-
-func wantedParameters(db *databasev1.Database) map[string]string {
-	wanted := map[string]string{}
-	for name, value := range db.Spec.Parameters {
-		wanted[name] = string(value)
-	}
-	return wanted
-}
-
-// patroniLeast are the least values that Patroni takes; it replaces what is below them by its own defaults.
-var patroniLeast = map[string]int{
-	"max_connections": 25, "max_wal_senders": 3, "max_replication_slots": 4, "max_locks_per_transaction": 32, "max_worker_processes": 2,
-}
-
-// setParameters puts the spec's parameters into the members' shared configuration, once PostgreSQL is known to take
-// them: a wrong one would keep it from starting. One that it doesn't take keeps its earlier value.
-func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database, o *observed, admin server) *problem {
-	now, wanted := accepted(db, o), wantedParameters(db)
-	if maps.Equal(now, wanted) {
-		return nil
-	}
-	faults, err := admin.CheckParameters(ctx, wanted)
-	if err != nil {
-		return serverProblem(err)
-	}
-	for name, least := range patroniLeast {
-		if n, err := strconv.Atoi(wanted[name]); err == nil && n < least && faults[name] == "" {
-			faults[name] = fmt.Sprintf("must be %d or more: Patroni takes nothing less", least)
-		}
-	}
-	var said []string
-	for _, name := range slices.Sorted(maps.Keys(faults)) {
-		said = append(said, fmt.Sprintf("%s = %q %s", name, wanted[name], faults[name]))
-		delete(wanted, name)
-		if value, ok := now[name]; ok {
-			wanted[name] = value
-		}
-	}
-	children, err := store(db, o, wanted)
-	if err == nil {
-		err = r.applyChildren(ctx, db, children)
-	}
-	switch {
-	case apierrors.IsConflict(err):
-		return nil
-	case err != nil:
-		return childProblem(err)
-	case len(said) > 0:
-		return &problem{reason: databasev1.ReasonInvalidParameters, stuck: true, message: strings.Join(said, "; ") + "."}
-	}
-	// Patroni sees them at its next loop, and then says which need a restart.
-	return &problem{reason: databasev1.ReasonRollingOut, message: "Parameters are being set."}
 }
 
 // checkpoint shortens what the next start replays. It is worth a try and no more.

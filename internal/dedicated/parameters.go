@@ -1,0 +1,101 @@
+package dedicated
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	databasev1 "github.com/example/databases/api/database/v1"
+)
+
+// accepted are those of the spec's parameters that are in the members' shared configuration, with the values that they
+// have there.
+func accepted(db *databasev1.Database, o *observed) map[string]string {
+	var config struct {
+		PostgreSQL struct {
+			Parameters map[string]string `json:"parameters"`
+		} `json:"postgresql"`
+	}
+	_ = json.Unmarshal([]byte(o.config), &config) // what can't be read has accepted nothing
+	parameters := map[string]string{}
+	for name := range db.Spec.Parameters {
+		if value, ok := config.PostgreSQL.Parameters[name]; ok {
+			parameters[name] = value
+		}
+	}
+	return parameters
+}
+
+// parameters are those to be in the members' shared configuration now. While there is a primary, and before there was
+// one, only those that PostgreSQL is known to take. Where it was there and doesn't come up, the spec's as they are: a
+// wrong one may be why, and nobody can be asked.
+func (o *observed) parameters(db *databasev1.Database) map[string]string {
+	if o.primary() != nil || db.Status.SecretVersion == "" || len(o.pods) == 0 {
+		return accepted(db, o)
+	}
+	for i := range o.pods {
+		if o.pods[i].DeletionTimestamp != nil || !everStarted(&o.pods[i]) {
+			return accepted(db, o) // it is only being restarted
+		}
+	}
+	return wantedParameters(db)
+}
+
+func wantedParameters(db *databasev1.Database) map[string]string {
+	wanted := map[string]string{}
+	for name, value := range db.Spec.Parameters {
+		wanted[name] = string(value)
+	}
+	return wanted
+}
+
+// patroniLeast are the least values that Patroni takes; it replaces what is below them by its own defaults.
+var patroniLeast = map[string]int{
+	"max_connections": 25, "max_wal_senders": 3, "max_replication_slots": 4, "max_locks_per_transaction": 32, "max_worker_processes": 2,
+}
+
+// setParameters puts the spec's parameters into the members' shared configuration, once PostgreSQL is known to take
+// them: a wrong one would keep it from starting. One that it doesn't take keeps its earlier value.
+func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database, o *observed, admin server) *problem {
+	now, wanted := accepted(db, o), wantedParameters(db)
+	if maps.Equal(now, wanted) {
+		return nil
+	}
+	faults, err := admin.CheckParameters(ctx, wanted)
+	if err != nil {
+		return serverProblem(err)
+	}
+	for name, least := range patroniLeast {
+		if n, err := strconv.Atoi(wanted[name]); err == nil && n < least && faults[name] == "" {
+			faults[name] = fmt.Sprintf("must be %d or more: Patroni takes nothing less", least)
+		}
+	}
+	var said []string
+	for _, name := range slices.Sorted(maps.Keys(faults)) {
+		said = append(said, fmt.Sprintf("%s = %q %s", name, wanted[name], faults[name]))
+		delete(wanted, name)
+		if value, ok := now[name]; ok {
+			wanted[name] = value
+		}
+	}
+	children, err := store(db, o, wanted)
+	if err == nil {
+		err = r.applyChildren(ctx, db, children)
+	}
+	switch {
+	case apierrors.IsConflict(err):
+		return nil
+	case err != nil:
+		return childProblem(err)
+	case len(said) > 0:
+		return &problem{reason: databasev1.ReasonInvalidParameters, stuck: true, message: strings.Join(said, "; ") + "."}
+	}
+	// Patroni sees them at its next loop, and then says which need a restart.
+	return &problem{reason: databasev1.ReasonRollingOut, message: "Parameters are being set."}
+}
