@@ -304,11 +304,12 @@ func (w *world) requests(mark int64) (all []request) {
 	return all
 }
 
-// writes are the program's writes since the mark.
+// writes are the program's writes since the mark. A connection through the API server to a pod, which a program outside
+// the cluster needs, is logged as a create and isn't one.
 func (w *world) writes(mark int64) (all []string) {
 	w.Helper()
 	for _, r := range w.requests(mark) {
-		if strings.HasPrefix(r.UserAgent, "databases/") && !slices.Contains([]string{"get", "list", "watch"}, r.Verb) {
+		if strings.HasPrefix(r.UserAgent, "databases/") && !strings.HasSuffix(r.RequestURI, "/portforward") && !slices.Contains([]string{"get", "list", "watch"}, r.Verb) {
 			all = append(all, r.Verb+" "+r.RequestURI)
 		}
 	}
