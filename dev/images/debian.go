@@ -17,8 +17,6 @@ var postgresScript string
 //go:embed bundle.pref
 var bundlePreferences string
 
-const mirror = "http://deb.debian.org/debian"
-
 // trim keeps dpkg from unpacking what would be removed afterwards.
 var trim = []string{
 	"--variant=minbase", `--aptopt=Apt::Install-Recommends "false"`, "--dpkgopt=force-unsafe-io", "--quiet",
@@ -61,6 +59,10 @@ func (b *builder) debian(ctx context.Context, kind, script string, args, suites 
 		if err := missing(os.Geteuid()); err != nil {
 			return err
 		}
+		mirror, err := mirror(ctx)
+		if err != nil {
+			return err
+		}
 		say("running mmdebstrap for %s: a minute or two, once", kind)
 		if err := os.WriteFile(filepath.Join(filepath.Dir(path), "script.sh"), []byte(script), 0o644); err != nil {
 			return err
@@ -79,6 +81,32 @@ func (b *builder) debian(ctx context.Context, kind, script string, args, suites 
 		}
 		return nil
 	})
+}
+
+// mirror is the Debian mirror that this machine itself installs from, or the one that DEBIAN_MIRROR names.
+func mirror(ctx context.Context) (string, error) {
+	if named := os.Getenv("DEBIAN_MIRROR"); named != "" {
+		return named, nil
+	}
+	output, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages", "Origin: Debian").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking apt-get for a Debian mirror (DEBIAN_MIRROR may name one): %w", err)
+	}
+	if found := mirrorOf(string(output)); found != "" {
+		return found, nil
+	}
+	return "", errors.New("apt's sources have no Debian mirror: set DEBIAN_MIRROR to the URL of one")
+}
+
+// mirrorOf picks the mirror of a whole release out of lines of URL and name; those of updates have a name with "-".
+func mirrorOf(targets string) string {
+	for line := range strings.Lines(targets) {
+		url, name, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if ok && name != "" && !strings.Contains(name, "-") {
+			return strings.TrimSuffix(url, "/")
+		}
+	}
+	return ""
 }
 
 // missing says what is to be installed.

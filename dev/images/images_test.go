@@ -235,3 +235,15 @@ func TestHashTellsListsApart(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestMirrorOf(t *testing.T) {
+	for targets, want := range map[string]string{
+		"": "",
+		"http://m/debian-security/ bookworm-security\nhttp://m/debian/ bookworm\nhttp://m/debian/ bookworm-updates\n": "http://m/debian",
+		"http://m/debian/ bookworm-updates\n": "",
+	} {
+		if got := mirrorOf(targets); got != want {
+			t.Errorf("%q: %q, want %q", targets, got, want)
+		}
+	}
+}

@@ -67,7 +67,7 @@ broken
 
 func TestVisible(t *testing.T) {
 	for file, want := range map[string]bool{
-		"/root/.cache/databases-dev":   true,
+		"/home/user/.cache/databases":  true,
 		"/tmp/x":                       true,
 		"/var/lib/jenkins/.cache":      false,
 		"/var/library":                 true,
