@@ -10,7 +10,9 @@
 //   - An object that isn't the Database's own is never written (ChildConflict).
 //   - An object is written only where it differs from the wish; an idle Database costs no write.
 //   - A pod is deleted only where the spec asks for another pod than it is, one at a time, the primary last; never
-//     because this program is of another build.
+//     because this program is of another build. A parameter restarts PostgreSQL in the pod instead, and each member is
+//     asked for that once for a state of the configuration.
+//   - A server's pods have ended before its volumes or its Database go.
 //   - Volumes are never made smaller and are deleted only by deletionPolicy Delete.
 //   - An image of another major version or collation version never meets the data.
 //   - A stored object that can't be read as a Database stops nobody but itself.

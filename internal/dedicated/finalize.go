@@ -26,8 +26,11 @@ func (r *Reconciler) finalize(ctx context.Context, stored *unstructured.Unstruct
 		return reconcile.Result{}, nil
 	}
 	stopped, err := r.stopServer(ctx, db)
-	if err != nil || !stopped {
-		return reconcile.Result{RequeueAfter: waitingDelay}, err // the pods' end wakes it
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case !stopped:
+		return reconcile.Result{RequeueAfter: waitingDelay}, nil // the pods' end wakes it
 	}
 	if db.Spec.DeletionPolicy == databasev1.DeletionPolicyDelete {
 		if err := r.deleteVolumes(ctx, db); err != nil {

@@ -39,10 +39,10 @@ type observed struct {
 func (r *Reconciler) observe(ctx context.Context, db *databasev1.Database) (*observed, error) {
 	o := &observed{}
 	set := &appsv1.StatefulSet{}
-	switch err := r.Client.Get(ctx, client.ObjectKeyFromObject(db), set); {
-	case err == nil && owner(db).Owns(set):
+	switch _, err := r.readChild(ctx, client.ObjectKeyFromObject(db), set); { // the cache may be behind its own claims
+	case err == nil && set.UID != "" && owner(db).Owns(set):
 		o.set = set
-	case client.IgnoreNotFound(err) != nil:
+	case err != nil:
 		return nil, err
 	}
 	var pods corev1.PodList

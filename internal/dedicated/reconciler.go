@@ -180,10 +180,8 @@ func (r *Reconciler) bring(ctx context.Context, db *databasev1.Database, o *obse
 	}
 	image, p := r.chooseImage(ctx, db, o)
 	f.add(p)
+	db.Status.Image = image // accepted, whatever fails of the objects
 	failed := r.applyObjects(ctx, db, o, image, superuser, f)
-	if failed == nil {
-		db.Status.Image = image
-	}
 	f.addError(failed)
 	f.ready = r.serve(ctx, db, o, superuser, f)
 	if p := childProblem(failed); p != nil && f.ready != nil && o.primary() == nil {

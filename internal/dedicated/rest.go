@@ -19,6 +19,11 @@ import (
 // restTimeout is for one request; a switchover takes some seconds.
 const restTimeout = 20 * time.Second
 
+// refusedError is Patroni's own answer that it doesn't do what it was asked for.
+type refusedError struct{ message string }
+
+func (e *refusedError) Error() string { return e.message }
+
 // switchover makes another pod the primary, by the REST interface of Patroni in the pod.
 func (r *Reconciler) switchover(ctx context.Context, leader *corev1.Pod, candidate string, superuser *corev1.Secret) error {
 	return r.ask(ctx, leader, superuser, "switchover", map[string]any{"leader": leader.Name, "candidate": candidate})
@@ -51,7 +56,7 @@ func (r *Reconciler) ask(ctx context.Context, pod *corev1.Pod, superuser *corev1
 	defer response.Body.Close()
 	answer, _ := io.ReadAll(io.LimitReader(response.Body, 1000))
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusAccepted {
-		return fmt.Errorf("patroni in the pod %q refuses a %s: %s: %s", pod.Name, what, response.Status, strings.Join(strings.Fields(string(answer)), " "))
+		return &refusedError{fmt.Sprintf("patroni in the pod %q refuses a %s: %s: %s", pod.Name, what, response.Status, strings.Join(strings.Fields(string(answer)), " "))}
 	}
 	return nil
 }

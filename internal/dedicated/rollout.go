@@ -2,6 +2,7 @@ package dedicated
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -133,9 +134,12 @@ func (r *Reconciler) restartInPlace(ctx context.Context, db *databasev1.Database
 	if pod == nil {
 		return rolling
 	}
-	r.restarts.ask(db.UID, restartKey(o, pod))
 	r.Recorder.Eventf(db, pod, corev1.EventTypeNormal, databasev1.ReasonRestarting, "Restart", "PostgreSQL in the pod %s is restarted for a parameter.", pod.Name)
 	rolling.err = r.restartPostgres(ctx, pod, superuser)
+	var refused *refusedError
+	if rolling.err == nil || errors.As(rolling.err, &refused) { // otherwise it wasn't heard
+		r.restarts.ask(db.UID, restartKey(o, pod))
+	}
 	return rolling
 }
 
