@@ -13,6 +13,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -54,6 +55,13 @@ func Cache() map[client.Object]cache.ByObject {
 		byObject[kind] = cache.ByObject{Label: labels.SelectorFromSet(labels.Set{ownership.ManagedByLabel: ownership.ManagedByValue})}
 	}
 	return byObject
+}
+
+// Watched are the kinds that the controller watches, as the cache holds them.
+func Watched() []client.Object {
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	return append(children(), newUnstructured(), secret, &corev1.Pod{}, &corev1.PersistentVolumeClaim{})
 }
 
 // SetupWithManager registers the controller, with that many workers.

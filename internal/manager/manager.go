@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -66,7 +67,11 @@ func Logger(log *slog.Logger) {
 // Run runs the controllers until ctx ends and reconciles in flight have ended.
 func Run(ctx context.Context, o Options) error {
 	s := o.Settings
-	mgr, err := ctrl.NewManager(connection(o), managerOptions(o))
+	config, options := connection(o), managerOptions(o)
+	if err := lease(&options, config, s); err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return fmt.Errorf("connecting to the API server: %w", err)
 	}
@@ -103,6 +108,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	if err := setupDedicated(mgr, o, reconciler); err != nil {
+		return err
+	}
+	if err := serveProbes(mgr, o); err != nil {
 		return err
 	}
 	o.Log.Info("starting", "controller", s.ControllerName, "cluster", cluster)
@@ -145,6 +153,12 @@ func follow(log *slog.Logger, waiting *shared.Waiting) func(error) {
 
 func connection(o Options) *rest.Config {
 	c := rest.CopyConfig(o.Settings.Kube)
+	if file := c.BearerTokenFile; file != "" {
+		// The file is read once a minute, and at once after an answer 401. rest.Config alone doesn't do the latter: where the
+		// old token isn't good any more when the new one comes, the Lease would be lost meanwhile.
+		c.Wrap(transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(file)))
+		c.BearerToken, c.BearerTokenFile = "", ""
+	}
 	if o.HTTP != nil {
 		c.Wrap(o.HTTP)
 	}
@@ -169,7 +183,7 @@ func managerOptions(o Options) ctrl.Options {
 		},
 		Client:                  client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: new(true), Unstructured: true}},
 		Controller:              config.Controller{SkipNameValidation: new(true)}, // several managers in one test process
-		Logger:                  logr.FromSlogHandler(o.Log.Handler()),
+		Logger:                  logr.FromSlogHandler(quietEnd{o.Log.Handler()}),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: new(shutdownGrace),
 	}

@@ -87,8 +87,9 @@ func Read(lookup func(string) (string, bool)) (Settings, error) {
 				r.fault(name, "is required in a pod")
 			}
 		}
-	} else if (r.value("PROBES_ADDR") == "") != (r.value("PROBES_TLS_PEM_FILE") == "") {
-		r.fault("PROBES_TLS_PEM_FILE", "and PROBES_ADDR go together: set both or neither")
+	} else {
+		r.together("PROBES_TLS_PEM_FILE", "PROBES_ADDR")
+		r.together("POD_NAME", "POD_NAMESPACE")
 	}
 	return s, r.err()
 }
@@ -136,6 +137,13 @@ func (r *reader) postgres() *Postgres {
 		r.fault("POSTGRES_HOST", "is required where POSTGRES_ADMIN_DSN_FILE is set: the server's host as a client of the Secrets reaches it")
 	}
 	return p
+}
+
+// together refuses one of two settings without the other.
+func (r *reader) together(name, other string) {
+	if (r.value(name) == "") != (r.value(other) == "") {
+		r.fault(name, "and "+other+" go together: set both or neither")
+	}
 }
 
 // reader collects faults.

@@ -142,6 +142,7 @@ func TestBadSettings(t *testing.T) {
 		{"POD_NAMESPACE", "A", "POD_NAMESPACE must be lower-case letters, digits and '-', at most 63 characters, beginning and ending with a letter or digit", true},
 		{"POD_NAME", "", "POD_NAME is required in a pod", true},
 		{"POD_NAME", "-", "POD_NAME must be lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit", true},
+		{"POD_NAME", "databases-0", "POD_NAME and POD_NAMESPACE go together: set both or neither", false},
 		{"POSTGRES_ADMIN_DSN_FILE", "", "POSTGRES_ADMIN_DSN_FILE is required where POSTGRES_HOST is set: the path of a file that holds the admin's DSN", false},
 		{"POSTGRES_ADMIN_DSN_FILE", "postgres://admin:hunter2@db/postgres", "POSTGRES_ADMIN_DSN_FILE must be the path of a file that holds the DSN, not the DSN itself", false},
 		{"POSTGRES_ADMIN_DSN_FILE", "host=db password=hunter2", "POSTGRES_ADMIN_DSN_FILE must be the path of a file that holds the DSN, not the DSN itself", false},
