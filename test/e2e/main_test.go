@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -60,6 +61,13 @@ func run(m *testing.M) int {
 	}
 	auditLog = filepath.Join(folder, "audit.log")
 	status := testenv.Main(m, testenv.WithScheme(scheme), testenv.WithNode(archives...), testenv.WithAuditLog(auditLog))
+	if flag.Lookup("test.run").Value.String() == "" { // all cases, and so all that the program does
+		if err := checkRights(auditLog); err != nil {
+			fmt.Printf("FAIL  rights\n%v\n", err)
+			tally.failed++
+			status = max(status, 1)
+		}
+	}
 	fmt.Printf("%d passed, %d failed\n", tally.passed, tally.failed)
 	return status
 }

@@ -21,7 +21,6 @@ import (
 	databasev1 "github.com/example/databases/api/database/v1"
 	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/postgres/postgrestest"
-	"github.com/example/databases/internal/testenv"
 )
 
 func key(namespace, name string) client.ObjectKey {
@@ -80,7 +79,7 @@ type proxy struct {
 // throughProxy makes the program reach the API server through a proxy.
 func (w *world) throughProxy() *proxy {
 	w.Helper()
-	config, err := clientcmd.LoadFromFile(testenv.Get(w).Kubeconfig)
+	config, err := clientcmd.LoadFromFile(w.kubeconfig)
 	if err != nil {
 		w.Fatal(err)
 	}

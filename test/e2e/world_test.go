@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	databasev1 "github.com/example/databases/api/database/v1"
@@ -48,7 +49,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	begin(t)
 	env := testenv.Get(t)
-	w := &world{T: t, Client: env.Client(), namespace: testenv.Namespace(t, env.Client()), kubeconfig: env.Kubeconfig}
+	w := &world{T: t, Client: env.Client(), namespace: testenv.Namespace(t, env.Client()), kubeconfig: programKubeconfig(t)}
 	t.Cleanup(func() {
 		w.kill(syscall.SIGTERM)
 		w.clean()
@@ -285,7 +286,11 @@ func (w *world) pods(name string) map[string]string {
 type request struct {
 	Verb, RequestURI, UserAgent, Stage string
 	User                               struct{ Username string }
-	ResponseStatus                     struct{ Code int }
+	ObjectRef                          reference
+	ResponseStatus                     struct {
+		Code    int
+		Message string
+	}
 }
 
 // requests are those of the audit log since the mark.
@@ -388,12 +393,17 @@ func (b *buffer) tail(lines int) string {
 // that it returns stops it.
 func (w *world) startHere(wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
 	w.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", w.kubeconfig)
+	if err != nil {
+		w.Fatal(err)
+	}
+	config.QPS = -1
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
 	done := make(chan error, 1)
 	go func() {
 		done <- manager.Run(ctx, manager.Options{
 			Settings: settings.Settings{
-				Kube: testenv.Get(w).Config, ControllerName: "databases-controller", Namespace: w.namespace, Workers: 10,
+				Kube: config, ControllerName: "databases-controller", Namespace: w.namespace, Workers: 10,
 				Resync: time.Hour, PatroniImage: "databases-patroni:dev",
 			},
 			Log: slog.New(slog.NewJSONHandler(&w.log, nil)), HTTP: wrap,

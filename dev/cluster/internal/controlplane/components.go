@@ -138,6 +138,8 @@ func apiServerArguments(s *site) []string {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file=" + s.proxyClient.Certificate,
 		"--proxy-client-key-file=" + s.proxyClient.Key,
+		// As some distributions have it: who names an owner whose deletion is to wait needs the right to its finalizers.
+		"--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + s.tokenPublic,
 		"--service-account-signing-key-file=" + s.tokenPrivate,
