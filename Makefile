@@ -2,10 +2,13 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 TOOL := go tool -modfile=tools/go.mod
+# Run by their version: needed seldom, and with dependencies of their own.
+SBOM := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+VULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 .PHONY: help
 help: ## show this help
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .PHONY: demo
 demo: ## the main job, told step by step on a real Kubernetes and a real PostgreSQL (KEEP=1 leaves it running)
@@ -17,6 +20,8 @@ demo: ## the main job, told step by step on a real Kubernetes and a real Postgre
 test: setup-test kubernetes ## all tests, with the race detector, on real servers; installs what it lacks
 	go test -race -timeout 25m ./...
 	cd dev/cluster && go test -race -timeout 15m ./...
+	cd dev/chart && go test -timeout 25m ./...
+	cd dev/monitoring && go test -count=1 -timeout 25m ./... # what it reads lies outside its module, where the cache of results does not look
 
 .PHONY: e2e
 e2e: setup-test kubernetes ## the program on a real node: pods, volumes, PostgreSQL images; needs Linux and root (RUN=TestLab for one case)
@@ -43,19 +48,44 @@ bench: kubernetes ## measure the program beside the bare statements; docs/perfor
 .PHONY: lint
 lint: ## golangci-lint, kube-api-linter, shellcheck where it is installed, and whether generated files are current
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
-	go vet ./... && cd dev/cluster && go vet ./...
+	go vet ./... && (cd dev/cluster && go vet ./...) && (cd dev/monitoring && go vet ./...) && cd dev/chart && go vet ./...
 	$(TOOL) golangci-lint run ./...
 	$(TOOL) golangci-lint-kube-api-linter run --config .golangci-kal.yml ./api/...
-	@if command -v shellcheck >/dev/null; then shellcheck dev/setup .ci/run deploy/*.sh; fi
-	@$(MAKE) --no-print-directory generate && git diff --exit-code --stat -- api
+	@if command -v shellcheck >/dev/null; then shellcheck dev/setup .ci/run deploy/*.sh deploy/kind/*.sh deploy/kind/postgres/*.sh; fi
+	@$(MAKE) --no-print-directory generate && git diff --exit-code --stat -- api deploy/chart deploy/kustomize/components deploy/monitoring
 
 .PHONY: generate
-generate: ## make the deep copies and the CustomResourceDefinitions from api/
+generate: ## make the deep copies and the CustomResourceDefinitions from api/, the chart from deploy/kustomize, and the dashboard
 	$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=api/crds
+	go run -C dev/chart .
+	go run -C dev/monitoring .
 
 .PHONY: build
 build: ## build bin/databases
 	CGO_ENABLED=0 go build -trimpath -o bin/databases ./cmd/databases
+
+.PHONY: chart
+chart: ## check the Helm chart and pack it into bin/
+	go tool -C dev/chart helm lint --strict ../../deploy/chart
+	go tool -C dev/chart helm package ../../deploy/chart --destination ../../bin
+
+.PHONY: sbom
+sbom: ## a CycloneDX list of what each program is made of: bin/*.cdx.json
+	@GOBIN='$(CURDIR)/bin' go install $(SBOM)
+	@for program in databases databases-patroni; do \
+		CGO_ENABLED=0 GOOS=linux bin/cyclonedx-gomod app -json -licenses -packages -main "cmd/$$program" -output "bin/$$program.cdx.json" . || exit 1; \
+		echo "bin/$$program.cdx.json"; \
+	done
+
+.PHONY: vulncheck
+vulncheck: ## look for known vulnerabilities in what the programs call; asks Go's vulnerability database (GOVULNDB for another one)
+	@GOBIN='$(CURDIR)/bin' go install $(VULNCHECK) # not go run, which hides the exit status
+	@bin/govulncheck $(if $(GOVULNDB),-db '$(GOVULNDB)') ./cmd/...; status=$$?; \
+	case $$status in \
+	0) ;; \
+	3) echo 'vulncheck: the vulnerabilities above are in code that the programs call' >&2; exit 3 ;; \
+	*) echo 'vulncheck: no answer: Go'"'"'s vulnerability database must be reachable from here, or set GOVULNDB to the URL of a mirror' >&2; exit $$status ;; \
+	esac
 
 .PHONY: install
 install: ## install the CustomResourceDefinitions into the cluster of your kubeconfig

@@ -28,34 +28,17 @@ exists() {
 	[ -n "$found" ]
 }
 
-# probes_certificate makes a certificate that signs itself: kubelets, which ask the probes, check none.
-probes_certificate() {
-	(
-		umask 077
-		folder=$(mktemp -d)
-		trap 'rm -rf "$folder"' EXIT
-		trap 'exit 1' HUP INT TERM
-		openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj /CN=databases \
-			-addext subjectAltName=DNS:databases.$namespace.svc -keyout "$folder/key.pem" -out "$folder/crt.pem" 2>"$folder/said" || {
-			cat "$folder/said" >&2
-			exit 1
-		}
-		cat "$folder/crt.pem" "$folder/key.pem" >"$folder/tls.pem"
-		kubectl create secret generic databases-probes -n $namespace --from-file="$folder/tls.pem"
-	)
-}
-
 # with_images puts the images into the manifests that it reads.
 with_images() {
 	sed -e "s|^\( *\)image: databases:dev\$|\1image: $img|" -e "s|^\( *\)value: databases-patroni:dev\$|\1value: $patroni_img|"
 }
 
-# explain shows why the pod doesn't start.
+# explain shows why the pods don't start.
 explain() {
 	kubectl get pods -n $namespace -l app.kubernetes.io/name=databases >&2 || true
 	kubectl get events -n $namespace --field-selector type=Warning --sort-by=.lastTimestamp 2>/dev/null | tail -n 5 >&2
 	kubectl logs -n $namespace deployment/databases --tail=10 >&2 || true
-	fail "the program doesn't run after $timeout: its pod, the last warnings and the end of its log stand above"
+	fail "the program doesn't run after $timeout: its pods, the last warnings and the end of its log stand above"
 }
 
 for program in kubectl openssl; do
@@ -75,7 +58,7 @@ if [ "${OVERLAY:-}" = shared-server ]; then
 		exists $needed -n $namespace || fail "$needed is missing in the namespace $namespace; docs/deploy.md has the commands that make it"
 	done
 fi
-exists secret databases-probes -n $namespace || probes_certificate
+./probes-certificate.sh
 manifests=$(kubectl kustomize "$overlay")
 printf '%s\n' "$manifests" | with_images | apply -f -
 kubectl wait --for=condition=Established --timeout="$timeout" \

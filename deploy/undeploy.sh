@@ -51,7 +51,10 @@ kubectl version >/dev/null 2>&1 || fail "kubectl reaches no cluster: set KUBECON
 refuse_databases
 
 delete deployment/databases -n $namespace --cascade=foreground
-delete serviceaccount/databases secret/databases-probes -n $namespace
+delete poddisruptionbudget/databases networkpolicy/databases rolebinding/databases-lease role/databases-lease \
+	serviceaccount/databases secret/databases-probes -n $namespace
+delete lease/databases-controller -n $namespace # the program made it
+delete configmap -n $namespace -l app.kubernetes.io/part-of=databases # the settings, present and earlier ones
 delete clusterrolebinding/databases clusterrole/databases
 left=$(foreign)
 if [ -z "$left" ]; then

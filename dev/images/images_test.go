@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -233,6 +235,58 @@ func TestHashTellsListsApart(t *testing.T) {
 	}
 	if _, err := json.Marshal(archives[0].images); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNoShell: the program's image holds the program and nothing that could run another one.
+func TestNoShell(t *testing.T) {
+	wanted := slices.IndexFunc(archives, func(a archive) bool { return a.name == "databases" })
+	b, err := newBuilder(t.Context(), openTest(t).cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var programs []string
+	for _, source := range archives[wanted].layers {
+		l, err := source(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := l.Uncompressed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer content.Close()
+		for r := tar.NewReader(content); ; {
+			header, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if header.Typeflag != tar.TypeDir && (header.Typeflag != tar.TypeReg || header.Mode&0o111 != 0) {
+				programs = append(programs, header.Name)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"databases"}, programs); diff != "" {
+		t.Errorf("what can be run in the image: -want +got:\n%s", diff)
+	}
+}
+
+// TestDockerfilesEndWithoutShell: the last stage of ours is distroless, for which everything runs as the user that has no rights.
+func TestDockerfilesEndWithoutShell(t *testing.T) {
+	for _, program := range []string{"databases", "databases-patroni"} {
+		content, err := os.ReadFile("../../images/" + program + "/Dockerfile")
+		if err != nil {
+			t.Fatal(err)
+		}
+		stages := regexp.MustCompile(`(?m)^FROM `).Split(string(content), -1)
+		last := stages[len(stages)-1]
+		if !strings.HasPrefix(last, "gcr.io/distroless/static-debian12:nonroot\n") || strings.Contains(last, "\nRUN ") ||
+			!strings.Contains(last, "\nUSER 65532:65532\n") || !strings.Contains(last, "\nENTRYPOINT [\"/"+program+"\"]") {
+			t.Errorf("the last stage of %s is\n%s", program, last)
+		}
 	}
 }
 

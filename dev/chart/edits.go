@@ -1,0 +1,124 @@
+package main
+
+// subject is the service account that a binding names; it follows namespaced, which has replaced the other namespaces.
+var subject = edit{
+	old: "- kind: ServiceAccount\n  name: databases\n  namespace: {{ .Release.Namespace }}\n" + chartLabels,
+	new: "- kind: ServiceAccount\n  name: databases\n  namespace: {{ .Release.Namespace }}\n",
+}
+
+// rbacEdits make the ClusterRole a Role where one namespace is watched; templates/watch.yaml has what remains outside it.
+var rbacEdits = []edit{
+	{old: "kind: ClusterRole\nmetadata:\n  name: databases\n", new: roleMetadata(`kind: {{ include "databases.roleKind" . }}`)},
+	{old: "kind: ClusterRoleBinding\nmetadata:\n  name: databases\n", new: roleMetadata(`kind: {{ include "databases.roleKind" . }}Binding`)},
+	{old: "  kind: ClusterRole\n", new: "  kind: {{ include \"databases.roleKind\" . }}\n"},
+	{old: "  namespace: databases\n", new: "  namespace: {{ .Release.Namespace }}\n"},
+	{
+		old: `# Whose uid is this cluster's name in the claims on roles.
+- apiGroups: [""]
+  resources: [namespaces]
+  resourceNames: [kube-system]
+  verbs: [get]
+`,
+		new: `{{- if not .Values.watchNamespace }}
+# Whose uid is this cluster's name in the claims on roles.
+- apiGroups: [""]
+  resources: [namespaces]
+  resourceNames: [kube-system]
+  verbs: [get]
+{{- end }}
+`,
+	},
+}
+
+func roleMetadata(kind string) string {
+	return kind + `
+metadata:
+  name: databases
+  {{- with .Values.watchNamespace }}
+  namespace: {{ . }}
+  {{- end }}
+` + chartLabels
+}
+
+var deploymentEdits = []edit{
+	namespaced(1),
+	{old: "  replicas: 2\n", new: "  replicas: {{ .Values.replicas }}\n"},
+	{old: "  template:\n    metadata:\n", new: `  template:
+    metadata:
+      annotations:
+        # A change of the settings reaches the pods by a rollout.
+        checksum/settings: {{ cat (include "databases.settings" .) (include "databases.sharedServer" .) | sha256sum }}
+        {{- if .Values.prometheus.enabled }}
+        prometheus.io/scrape: "true"
+        prometheus.io/port: {{ .Values.prometheus.port | quote }}
+        {{- end }}
+`},
+	{old: "      enableServiceLinks: false\n", new: "      enableServiceLinks: false\n" + podValues},
+	{old: "        image: databases:dev\n", new: `        image: {{ .Values.image | quote }}
+        {{- with .Values.imagePullPolicy }}
+        imagePullPolicy: {{ . }}
+        {{- end }}
+`},
+	{old: "            name: databases-settings\n", new: `            name: databases-settings
+        {{- if .Values.sharedServer.enabled }}
+        - configMapRef:
+            name: databases-shared-server
+        {{- end }}
+`},
+	{old: "        env:\n", new: `        env:
+        {{- if .Values.sharedServer.enabled }}
+        - name: POSTGRES_ADMIN_DSN_FILE
+          value: /etc/databases/admin/dsn
+        {{- end }}
+`},
+	{old: "          value: databases-patroni:dev\n", new: "          value: {{ .Values.patroniImage | quote }}\n"},
+	{old: "/etc/databases/probes/tls.pem\n", new: "/etc/databases/probes/{{ include \"databases.probesKey\" . }}\n"},
+	{old: "          containerPort: 8443\n", new: `          containerPort: 8443
+        {{- if .Values.prometheus.enabled }}
+        - name: metrics
+          containerPort: {{ .Values.prometheus.port }}
+        {{- end }}
+`},
+	{old: "        resources:\n          requests:\n            cpu: 50m\n            memory: 64Mi\n", new: `        resources:
+          {{- toYaml .Values.resources | nindent 10 }}
+`},
+	{old: "          mountPath: /etc/databases/probes\n          readOnly: true\n", new: `          mountPath: /etc/databases/probes
+          readOnly: true
+        {{- if .Values.sharedServer.enabled }}
+        - name: admin
+          mountPath: /etc/databases/admin
+          readOnly: true
+        {{- end }}
+`},
+	{old: "          secretName: databases-probes\n          defaultMode: 288 # 0440\n", new: `          secretName: {{ include "databases.probesSecret" . }}
+          defaultMode: 288 # 0440
+      {{- if .Values.sharedServer.enabled }}
+      - name: admin
+        secret:
+          secretName: {{ .Values.sharedServer.existingSecret }}
+          defaultMode: 288 # 0440
+      {{- end }}
+`},
+}
+
+// podValues are the values that belong to the pod as a whole.
+const podValues = `      {{- with .Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+      {{- with .Values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+`
