@@ -46,27 +46,38 @@ func (a admin) CheckLogin(ctx context.Context, role, database, password string) 
 
 // server makes a call of the Admin, whose errors are all of one type.
 func server(ctx context.Context, operation string, call func(context.Context) error) error {
-	err := Decorator{byScenario{}}.Call(ctx, operation, call)
+	injected, err := rehearse(ctx, operation, call)
 	switch {
+	case !injected:
+		return err
 	case errors.Is(err, ErrConflict):
 		return &postgres.Error{
 			Kind:    postgres.KindFailed,
 			Message: fmt.Sprintf("The Database's failure scenario makes %s lose a race (SQLSTATE %s).", operation, codeSerializationFailure),
 			Err:     errors.Join(err, &pgconn.PgError{Severity: "ERROR", Code: codeSerializationFailure, Message: "could not serialize access"}),
 		}
-	case errors.Is(err, Err):
-		return &postgres.Error{
-			Kind: postgres.KindFailed, Message: fmt.Sprintf("The Database's failure scenario makes %s fail.", operation), Err: err,
-		}
 	}
-	return err
+	return &postgres.Error{
+		Kind: postgres.KindFailed, Message: fmt.Sprintf("The Database's failure scenario makes %s fail.", operation), Err: err,
+	}
 }
 
 // Secrets is a credentials.Interceptor: it puts the scenarios that contexts bring along around the Secret's operations.
 func Secrets(ctx context.Context, operation string, call func(context.Context) error) error {
-	err := Decorator{byScenario{}}.Call(ctx, operation, call)
-	if errors.Is(err, ErrConflict) {
+	injected, err := rehearse(ctx, operation, call)
+	if injected && errors.Is(err, ErrConflict) {
 		return apierrors.NewConflict(corev1.Resource("secrets"), "of the Database", err)
 	}
 	return err
+}
+
+// rehearse makes the call, or fails it as the context's scenario says; injected is false where the error is the call's
+// own, which may be another decorator's.
+func rehearse(ctx context.Context, operation string, call func(context.Context) error) (injected bool, err error) {
+	made := false
+	err = Decorator{byScenario{}}.Call(ctx, operation, func(ctx context.Context) error {
+		made = true
+		return call(ctx)
+	})
+	return !made, err
 }
