@@ -33,6 +33,7 @@ import (
 	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/credentials"
 	"github.com/example/databases/internal/dedicated"
+	"github.com/example/databases/internal/fault"
 	"github.com/example/databases/internal/postgres"
 	"github.com/example/databases/internal/reload"
 	"github.com/example/databases/internal/settings"
@@ -83,6 +84,7 @@ func Run(ctx context.Context, o Options) error {
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Cluster: cluster,
 		FieldManager: s.ControllerName, Resync: s.Resync, LoginInterval: o.LoginInterval,
 		Recorder: mgr.GetEventRecorder(s.ControllerName), Waiting: shared.NewWaiting(),
+		Scenarios: fault.NewScenarios(s.FaultTrustedPrefix, s.FaultMaxDelay),
 	}
 	if reconciler.LoginInterval == 0 {
 		reconciler.LoginInterval = defaultLoginInterval
@@ -101,7 +103,7 @@ func Run(ctx context.Context, o Options) error {
 			}
 			o.Log.Info("the admin's DSN can be used again")
 		})
-		reconciler.Admin = server
+		reconciler.Admin = fault.Admin(server)
 		reconciler.Endpoint = endpoint(*s.Postgres, server)
 	}
 	if err := reconciler.SetupWithManager(mgr, s.Workers); err != nil {
@@ -134,7 +136,7 @@ func setupDedicated(mgr ctrl.Manager, o Options, common *shared.Reconciler) erro
 	reconciler := &dedicated.Reconciler{
 		Client: common.Client, Live: common.Live, Dial: dial, SQL: o.SQL, Cluster: common.Cluster, Namespace: s.PodNamespace,
 		PatroniImage: s.PatroniImage, FieldManager: common.FieldManager, Resync: common.Resync, LoginInterval: common.LoginInterval,
-		Recorder: common.Recorder,
+		Recorder: common.Recorder, Scenarios: fault.NewScenarios(s.FaultTrustedPrefix, s.FaultMaxDelay),
 	}
 	return reconciler.SetupWithManager(mgr, s.Workers)
 }

@@ -36,8 +36,8 @@ var Variables = []Variable{
 	{"PATRONI_IMAGE", "image that brings Patroni into the pods of dedicated Databases", "databases-patroni:dev"},
 	{"PROBES_ADDR", "address of the probes, as :8443; required in a pod", ""},
 	{"PROBES_TLS_PEM_FILE", "certificate and key of the probes, PEM; required in a pod; read again when it changes", ""},
-	{"FAULT_TRUSTED_NAMESPACE_PREFIX", "namespaces whose failure scenarios will be trusted; checked, not used yet", ""},
-	{"FAULT_MAX_DELAY", "longest delay of a failure scenario, 0s to 10m; checked, not used yet", "10s"},
+	{"FAULT_TRUSTED_NAMESPACE_PREFIX", "beginning of the names of the namespaces whose failure scenarios are trusted; empty: none", ""},
+	{"FAULT_MAX_DELAY", "longest delay of a failure scenario, 0s to 10m", "10s"},
 }
 
 // Describe writes the table of variables.

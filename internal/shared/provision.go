@@ -14,6 +14,7 @@ import (
 
 	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/credentials"
+	"github.com/example/databases/internal/fault"
 	"github.com/example/databases/internal/ownership"
 	"github.com/example/databases/internal/postgres"
 )
@@ -61,7 +62,7 @@ func (r *Reconciler) settled(ctx context.Context, db *v1alpha1.Database, endpoin
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: db.SecretName()}, secret); err != nil {
 		return false
 	}
-	return credentials.Settled(secret, owner(db), endpoint, db.Status.SecretVersion)
+	return r.secrets(ctx).Settled(secret, owner(db), endpoint, db.Status.SecretVersion)
 }
 
 // isReady reports whether the spec as it is now was found provisioned the last time.
@@ -72,7 +73,7 @@ func isReady(db *v1alpha1.Database) bool {
 
 // provisionWithSecret reads the Secret, provisions with its password or a new one, and applies the Secret.
 func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Database, endpoint credentials.Endpoint, checkLogin bool) *failure {
-	secret, err := r.secrets().Read(ctx, owner(db), db.SecretName())
+	secret, err := r.secrets(ctx).Read(ctx, owner(db), db.SecretName())
 	switch {
 	case errors.Is(err, credentials.ErrConflict):
 		// Nobody is to be told of another's Secret.
@@ -93,7 +94,7 @@ func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Datab
 	if err := r.provisionServer(ctx, db, wish); err != nil {
 		return serverFailure(err)
 	}
-	version, err := r.secrets().Apply(ctx, owner(db), db.SecretName(), secret, endpoint,
+	version, err := r.secrets(ctx).Apply(ctx, owner(db), db.SecretName(), secret, endpoint,
 		credentials.Login{Username: wish.Name, Password: wish.Password, Database: wish.Name})
 	switch {
 	case errors.Is(err, credentials.ErrRaced):
@@ -107,8 +108,9 @@ func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Datab
 	return nil
 }
 
-func (r *Reconciler) secrets() credentials.Store {
-	return credentials.Store{Client: r.Client, Live: r.Live, FieldManager: r.FieldManager}
+func (r *Reconciler) secrets(ctx context.Context) credentials.Store {
+	return credentials.Store{Client: r.Client, Live: r.Live, FieldManager: r.FieldManager,
+		Scenario: fault.Carried(ctx), Intercept: fault.Secrets}
 }
 
 func owner(db *v1alpha1.Database) ownership.Owner {

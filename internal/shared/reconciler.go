@@ -15,6 +15,7 @@ import (
 
 	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/credentials"
+	"github.com/example/databases/internal/fault"
 	"github.com/example/databases/internal/postgres"
 	"github.com/example/databases/internal/reconciling"
 	"github.com/example/databases/internal/status"
@@ -46,6 +47,8 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Waiting has the Databases that wait for the server to come back.
 	Waiting *Waiting
+	// Scenarios has the failure scenarios that Databases carry; nil where none is trusted.
+	Scenarios *fault.Scenarios
 
 	logins credentials.LoginSchedule
 }
@@ -71,6 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		if apierrors.IsNotFound(err) {
 			r.Waiting.remove(req)
 			r.logins.Remove(req.NamespacedName)
+			r.Scenarios.Remove(req.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -111,6 +115,7 @@ func (r *Reconciler) step(ctx context.Context, db *v1alpha1.Database) (*failure,
 		return nil, nil
 	}
 	apimeta.RemoveStatusCondition(&db.Status.Conditions, v1alpha1.ConditionPaused)
+	ctx = r.rehearse(ctx, db)
 	var failed *failure
 	var err error
 	if db.DeletionTimestamp != nil {
@@ -123,6 +128,16 @@ func (r *Reconciler) step(ctx context.Context, db *v1alpha1.Database) (*failure,
 		status.Set(&db.Status.Conditions, db.Generation, v1alpha1.ConditionReady, metav1.ConditionFalse, failed.reason, failed.message)
 	}
 	return failed, err
+}
+
+// rehearse lets the failure scenario apply that the Database carries.
+func (r *Reconciler) rehearse(ctx context.Context, db *v1alpha1.Database) context.Context {
+	ctx, err := r.Scenarios.Enter(ctx, db)
+	if err != nil {
+		r.Recorder.Eventf(db, nil, corev1.EventTypeWarning, v1alpha1.ReasonFailureScenarioInvalid, "Reconcile",
+			"The annotation %s is ignored: %v.", v1alpha1.FailureScenarioAnnotation, err)
+	}
+	return ctx
 }
 
 // ensureFinalizer writes the finalizer down before anything is done for the Database.
