@@ -24,6 +24,7 @@ import (
 	"github.com/example/databases/internal/postgres"
 	"github.com/example/databases/internal/reconciling"
 	"github.com/example/databases/internal/status"
+	"github.com/example/databases/internal/telemetry"
 )
 
 const (
@@ -56,6 +57,8 @@ type Reconciler struct {
 	LoginInterval time.Duration
 	// Recorder emits events.
 	Recorder events.EventRecorder
+	// Telemetry is told what happens; nil for none.
+	Telemetry *telemetry.Controller
 
 	logins   credentials.LoginSchedule
 	restarts restarts
@@ -98,7 +101,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.writeStatus(ctx, stored, before, db); err != nil {
 		return reconciling.RetryConflict(err)
 	}
-	r.report(before, db)
+	r.report(ctx, before, db)
 	return r.next(found)
 }
 
