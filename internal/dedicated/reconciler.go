@@ -26,6 +26,7 @@ import (
 	"github.com/example/databases/internal/postgres"
 	"github.com/example/databases/internal/reconciling"
 	"github.com/example/databases/internal/status"
+	"github.com/example/databases/internal/telemetry"
 )
 
 const (
@@ -60,6 +61,8 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Scenarios has the failure scenarios that Databases carry; nil where none is trusted.
 	Scenarios *fault.Scenarios
+	// Telemetry is told what happens; nil for none.
+	Telemetry *telemetry.Controller
 
 	logins   credentials.LoginSchedule
 	restarts restarts
@@ -103,7 +106,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.writeStatus(ctx, stored, before, db); err != nil {
 		return reconciling.RetryConflict(err)
 	}
-	r.report(before, db)
+	r.report(ctx, before, db)
 	return r.next(found)
 }
 

@@ -40,7 +40,7 @@ var Variables = []Variable{
 	{"FAULT_MAX_DELAY", "longest delay of a failure scenario, 0s to 10m", "10s"},
 }
 
-// Describe writes the table of variables.
+// Describe writes the table of variables, and what is to be known of OpenTelemetry's.
 func Describe(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, v := range Variables {
@@ -51,6 +51,7 @@ func Describe(w io.Writer) {
 		fmt.Fprintf(table, "  %s\t%s\n", v.Name, usage)
 	}
 	_ = table.Flush() // as with every print to a terminal, there is nobody to tell
+	describeTelemetry(w)
 }
 
 func defaultOf(name string) string {

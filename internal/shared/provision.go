@@ -37,7 +37,7 @@ func (r *Reconciler) provision(ctx context.Context, db *v1alpha1.Database) *fail
 	}
 	due := r.logins.Due(client.ObjectKeyFromObject(db), r.LoginInterval)
 	if !due && r.settled(ctx, db, endpoint) {
-		err := r.provisionServer(ctx, db, r.wish(db))
+		err := r.provisionServer(ctx, db, r.wish(db), true)
 		if postgres.KindOf(err) != postgres.KindPasswordNeeded {
 			return serverFailure(err)
 		}
@@ -84,14 +84,14 @@ func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Datab
 		return fail(v1alpha1.ReasonSecretApplyFailed, err, "The Secret could not be read.")
 	}
 	wish := r.wish(db)
-	wish.Password, wish.SetPassword = credentials.Password(secret)
-	if secret == nil || credentials.Version(secret) != db.Status.SecretVersion {
-		wish.SetPassword = true
-	}
+	var isNew bool
+	wish.Password, isNew = credentials.Password(secret)
+	wish.SetPassword = isNew || secret == nil || credentials.Version(secret) != db.Status.SecretVersion
+	drift := isReady(db) && !wish.SetPassword
 	if checkLogin && !wish.SetPassword {
 		wish.SetPassword = r.passwordDrifted(ctx, db, wish)
 	}
-	if err := r.provisionServer(ctx, db, wish); err != nil {
+	if err := r.provisionServer(ctx, db, wish, drift); err != nil {
 		return serverFailure(err)
 	}
 	version, err := r.secrets(ctx).Apply(ctx, owner(db), db.SecretName(), secret, endpoint,
@@ -101,6 +101,9 @@ func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Datab
 		return fail(v1alpha1.ReasonSecretApplyFailed, err, "")
 	case err != nil:
 		return fail(v1alpha1.ReasonSecretApplyFailed, err, "The Secret could not be applied.")
+	}
+	if isNew && db.Status.SecretVersion != "" {
+		r.Telemetry.Rotated(ctx)
 	}
 	db.Status.SecretName = db.SecretName()
 	db.Status.Binding = v1alpha1.SecretBinding{Name: db.SecretName()}
@@ -124,9 +127,10 @@ func (r *Reconciler) passwordDrifted(ctx context.Context, db *v1alpha1.Database,
 	return err == nil && !ok
 }
 
-// provisionServer calls Provision, taking over the claim of a resource that is gone.
-func (r *Reconciler) provisionServer(ctx context.Context, db *v1alpha1.Database, wish postgres.Wish) error {
-	outcome, err := r.Admin.Provision(ctx, wish)
+// provisionServer calls Provision, taking over the claim of a resource that is gone. drift says that what it changes is
+// what somebody else changed in PostgreSQL.
+func (r *Reconciler) provisionServer(ctx context.Context, db *v1alpha1.Database, wish postgres.Wish, drift bool) error {
+	outcome, err := r.Telemetry.Provision(ctx, r.Admin, wish)
 	var e *postgres.Error
 	if errors.As(err, &e) && e.Kind == postgres.KindNameConflict && e.Claim != nil {
 		gone, goneErr := r.gone(ctx, db, *e.Claim)
@@ -136,11 +140,14 @@ func (r *Reconciler) provisionServer(ctx context.Context, db *v1alpha1.Database,
 		}
 		if gone {
 			wish.TakeOver = e.Claim
-			outcome, err = r.Admin.Provision(ctx, wish)
+			outcome, err = r.Telemetry.Provision(ctx, r.Admin, wish)
 		}
 	}
 	if len(outcome.Changes) > 0 {
 		log.FromContext(ctx).Info("changed", "changes", outcome.Changes)
+	}
+	if drift {
+		r.Telemetry.Repaired(ctx, outcome.Changes)
 	}
 	if outcome.DatabaseCreated && db.Status.SecretVersion != "" {
 		r.Recorder.Eventf(db, nil, corev1.EventTypeWarning, v1alpha1.ReasonDatabaseRecreated, "Reconcile",

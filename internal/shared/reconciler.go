@@ -19,6 +19,7 @@ import (
 	"github.com/example/databases/internal/postgres"
 	"github.com/example/databases/internal/reconciling"
 	"github.com/example/databases/internal/status"
+	"github.com/example/databases/internal/telemetry"
 )
 
 const (
@@ -49,6 +50,8 @@ type Reconciler struct {
 	Waiting *Waiting
 	// Scenarios has the failure scenarios that Databases carry; nil where none is trusted.
 	Scenarios *fault.Scenarios
+	// Telemetry is told what happens; nil for none.
+	Telemetry *telemetry.Controller
 
 	logins credentials.LoginSchedule
 }
@@ -93,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := status.Write(ctx, r.Client, before, db, before.Status, db.Status); err != nil {
 		return reconciling.RetryConflict(err)
 	}
-	r.report(before, db)
+	r.report(ctx, before, db)
 	switch {
 	case failed == nil:
 		r.Waiting.remove(req)
@@ -154,12 +157,17 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, db *v1alpha1.Database,
 }
 
 // report emits an event where Ready's status or reason changed, and none for the first success.
-func (r *Reconciler) report(before, after *v1alpha1.Database) {
+func (r *Reconciler) report(ctx context.Context, before, after *v1alpha1.Database) {
+	r.Telemetry.Concluded(ctx, before.Status.Conditions, after.Status.Conditions)
 	if !status.Changed(before.Status.Conditions, after.Status.Conditions, v1alpha1.ConditionReady) {
 		return
 	}
 	ready := apimeta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionReady)
-	first := apimeta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReady) == nil
+	old := apimeta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReady)
+	first := old == nil
+	if ready != nil && ready.Status == metav1.ConditionTrue && before.Status.SecretVersion == "" && (first || old.Reason != v1alpha1.ReasonSecretConflict) {
+		r.Telemetry.FirstReady(ctx, after.CreationTimestamp.Time)
+	}
 	if ready == nil || first && ready.Status == metav1.ConditionTrue {
 		return
 	}
