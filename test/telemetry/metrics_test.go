@@ -1,6 +1,7 @@
 package telemetry_test
 
 import (
+	"context"
 	"io"
 	"maps"
 	"net"
@@ -13,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	databasev1 "github.com/example/databases/api/database/v1"
@@ -62,7 +64,7 @@ func TestMetrics(t *testing.T) {
 	expect("databases.server.up", "", is(1))
 	expect("db.client.operation.duration", "db.query.summary=SELECT pg_roles pg_database,db.system.name=postgresql", positive)
 	expect("db.client.operation.duration", "db.query.summary=CREATE ROLE; COMMENT ROLE; GRANT ROLE,db.system.name=postgresql", is(1))
-	expect("controller_runtime_reconcile_total", "controller=database,result=success", positive)
+	expect("controller_runtime_reconcile_total", "controller=database,result=requeue_after", positive)
 	w.failover()
 	expect("databases.failovers", "", is(1))
 	expect("databases.count", "databases.kind=dedicated,databases.ready.reason=PostgresUnavailable,databases.ready=false", is(1))
@@ -78,7 +80,10 @@ func (w *world) failover() {
 		w.Fatal(err)
 	}
 	w.Cleanup(func() {
-		update(w, "server", db, func(db *databasev1.Database) { db.Finalizers = nil })
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		if err := w.Patch(context.WithoutCancel(w.Context()), db, patch); err != nil {
+			w.Error(err)
+		}
 	})
 	store := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "server-leader"}}
 	w.eventually("the StatefulSet and the store", func() bool {
@@ -95,6 +100,9 @@ func (w *world) failover() {
 			}
 			store.Annotations["leader"] = leader
 		})
+		if leader != "" { // as Patroni labels it; the controller has taken the label off all others
+			update(w, leader, &corev1.Pod{}, func(pod *corev1.Pod) { pod.Labels["role"] = "primary" })
+		}
 		w.eventually("the primary "+leader, func() bool {
 			w.get("server", db)
 			return db.Status.Primary == leader
@@ -107,7 +115,6 @@ func (w *world) pod(name string) {
 	set := &appsv1.StatefulSet{}
 	w.get("server", set)
 	labels := maps.Clone(set.Spec.Template.Labels)
-	labels["role"] = "primary"
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: labels, Annotations: set.Spec.Template.Annotations,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}},
