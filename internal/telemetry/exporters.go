@@ -42,15 +42,15 @@ func newMetricExporter(ctx context.Context, protocol string) (sdkmetric.Exporter
 	return otlpmetrichttp.New(ctx)
 }
 
-// readers are what collects metrics. Each forwards those of controller-runtime, of client-go, and of the process, which
-// are in controller-runtime's registry.
+// readers are what collects metrics. Each has beside ours those of controller-runtime, of client-go, and of the process,
+// which are in controller-runtime's registry.
 func (t *Telemetry) readers(ctx context.Context, signals settings.Telemetry) ([]sdkmetric.Option, error) {
 	var options []sdkmetric.Option
 	if signals.Metrics == "" && signals.Prometheus == "" {
 		return nil, nil
 	}
-	forwarded := prometheusbridge.NewMetricProducer(prometheusbridge.WithGatherer(metrics.Registry))
 	if signals.Metrics != "" {
+		forwarded := prometheusbridge.NewMetricProducer(prometheusbridge.WithGatherer(metrics.Registry))
 		exporter, err := newMetricExporter(ctx, signals.Metrics)
 		if err != nil {
 			return nil, err
@@ -58,7 +58,7 @@ func (t *Telemetry) readers(ctx context.Context, signals settings.Telemetry) ([]
 		options = append(options, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter, sdkmetric.WithProducer(forwarded))))
 	}
 	if signals.Prometheus != "" {
-		reader, server, err := servePrometheus(signals.Prometheus, forwarded)
+		reader, server, err := servePrometheus(signals.Prometheus, metrics.Registry)
 		if err != nil {
 			return nil, err
 		}

@@ -42,7 +42,7 @@ func (h *handler) Handle(ctx context.Context, record slog.Record) error {
 	}
 	span := h.spanOf(ctx, record)
 	if h.otlp != nil {
-		_ = h.otlp.Handle(trace.ContextWithSpanContext(ctx, span), record) // it never fails
+		_ = h.otlp.Handle(trace.ContextWithSpanContext(ctx, span), withText(record)) // it never fails
 	}
 	if span.IsValid() {
 		record = record.Clone()
@@ -65,6 +65,20 @@ func (h *handler) spanOf(ctx context.Context, record slog.Record) trace.SpanCont
 		return !span.IsValid()
 	})
 	return span
+}
+
+// withText replaces errors by their text, so that a record has the same values wherever it goes: OpenTelemetry's bridge
+// would give an error another name, and its Go type.
+func withText(record slog.Record) slog.Record {
+	text := slog.NewRecord(record.Time, record.Level, record.Message, record.PC)
+	record.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok {
+			a.Value = slog.StringValue(err.Error())
+		}
+		text.AddAttrs(a)
+		return true
+	})
+	return text
 }
 
 // WithAttrs implements slog.Handler.

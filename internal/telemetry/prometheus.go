@@ -19,12 +19,12 @@ import (
 // server serves /metrics.
 type server struct{ http *http.Server }
 
-// servePrometheus makes the reader whose metrics are scraped, and serves them. Their names are those that OTLP's
-// metrics have in Prometheus.
-func servePrometheus(address string, forwarded sdkmetric.Producer) (sdkmetric.Reader, *server, error) {
+// servePrometheus makes the reader whose metrics are scraped, and serves them, under the names that OTLP's metrics have
+// in Prometheus, together with those of others.
+func servePrometheus(address string, others prometheus.Gatherer) (sdkmetric.Reader, *server, error) {
 	registry := prometheus.NewRegistry()
 	reader, err := prometheusexporter.New(
-		prometheusexporter.WithRegisterer(registry), prometheusexporter.WithProducer(forwarded),
+		prometheusexporter.WithRegisterer(registry),
 		prometheusexporter.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes), prometheusexporter.WithoutScopeInfo())
 	if err != nil {
 		return nil, nil, err
@@ -34,7 +34,7 @@ func servePrometheus(address string, forwarded sdkmetric.Producer) (sdkmetric.Re
 		return nil, nil, fmt.Errorf("serving Prometheus at OTEL_EXPORTER_PROMETHEUS_HOST and _PORT: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 3}))
+	mux.Handle("/metrics", promhttp.HandlerFor(prometheus.Gatherers{registry, others}, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 3}))
 	s := &server{&http.Server{
 		Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 	}}

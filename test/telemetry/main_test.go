@@ -73,6 +73,7 @@ type world struct {
 	settings  settings.Settings
 	sql       postgres.Interceptor
 	http      func(http.RoundTripper) http.RoundTripper
+	signals   *telemetry.Telemetry
 	stop      func() time.Duration
 }
 
@@ -116,6 +117,7 @@ func (w *world) start() {
 	if err != nil {
 		w.Fatal(err)
 	}
+	w.signals = signals
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
 	done := make(chan error, 1)
 	go func() {
