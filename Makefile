@@ -39,6 +39,7 @@ node-test: setup-test kubernetes ## the tests of the development cluster's node;
 fuzz: ## each fuzz test for 30 seconds
 	@for target in FuzzClaim FuzzName FuzzPassword FuzzDSN; do go test ./internal/postgres -run '^$$' -fuzz "^$$target$$" -fuzztime 30s || exit 1; done
 	go test ./internal/credentials -run '^$$' -fuzz '^FuzzURLs$$' -fuzztime 30s
+	go test ./internal/fault -run '^$$' -fuzz '^FuzzParse$$' -fuzztime 30s
 
 .PHONY: bench
 bench: kubernetes ## measure the program beside the bare statements; docs/performance.md explains the table

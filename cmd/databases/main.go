@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/example/databases/internal/manager"
 	"github.com/example/databases/internal/settings"
 )
 
@@ -57,10 +56,7 @@ func dispatch(ctx context.Context, args []string, lookup func(string) (string, b
 		if err != nil {
 			return err
 		}
-		log := newLogger(stderr)
-		manager.Logger(log)
-		log.Info("databases", "version", version())
-		return manager.Run(ctx, manager.Options{Settings: s, Log: log})
+		return runController(ctx, s, stderr)
 	}
 	switch args[0] {
 	case "--help", "-h", "help":

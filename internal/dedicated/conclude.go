@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -93,7 +94,8 @@ func phaseOf(o *observed, f *findings) databasev1.Phase {
 }
 
 // report emits an event where Ready's or UpToDate's status or reason changed, and none for the first success.
-func (r *Reconciler) report(before, after *databasev1.Database) {
+func (r *Reconciler) report(ctx context.Context, before, after *databasev1.Database) {
+	r.measure(ctx, before, after)
 	for _, kind := range []string{databasev1.ConditionReady, databasev1.ConditionUpToDate} {
 		if !status.Changed(before.Status.Conditions, after.Status.Conditions, kind) {
 			continue
@@ -111,6 +113,21 @@ func (r *Reconciler) report(before, after *databasev1.Database) {
 			event = corev1.EventTypeNormal
 		}
 		r.Recorder.Eventf(after, nil, event, now.Reason, "Reconcile", "%s", now.Message)
+	}
+}
+
+// firstReadyLimit: no server is Ready, and then not Ready any more, within this time from its creation.
+const firstReadyLimit = 5 * time.Second
+
+// measure tells the telemetry how the Database changed. The status doesn't keep whether it was ever Ready; a condition
+// that is False since the creation says that it wasn't.
+func (r *Reconciler) measure(ctx context.Context, before, after *databasev1.Database) {
+	r.Telemetry.Concluded(ctx, before.Status.Conditions, after.Status.Conditions)
+	r.Telemetry.Primary(ctx, after.UID, before.Status.Primary, after.Status.Primary)
+	old := apimeta.FindStatusCondition(before.Status.Conditions, databasev1.ConditionReady)
+	first := old == nil || old.Status == metav1.ConditionFalse && old.LastTransitionTime.Sub(after.CreationTimestamp.Time) < firstReadyLimit
+	if first && apimeta.IsStatusConditionTrue(after.Status.Conditions, databasev1.ConditionReady) {
+		r.Telemetry.FirstReady(ctx, after.CreationTimestamp.Time)
 	}
 }
 

@@ -42,6 +42,7 @@ func (r *Reconciler) finalize(ctx context.Context, stored *unstructured.Unstruct
 	}
 	log.FromContext(ctx).Info("let go", "deletionPolicy", db.Spec.DeletionPolicy)
 	r.restarts.forget(db.UID)
+	r.Telemetry.Forget(db.UID)
 	return reconciling.RetryConflict(r.patchFinalizers(ctx, stored, controllerutil.RemoveFinalizer))
 }
 

@@ -13,6 +13,7 @@ import (
 
 	databasev1 "github.com/example/databases/api/database/v1"
 	"github.com/example/databases/internal/credentials"
+	"github.com/example/databases/internal/fault"
 	"github.com/example/databases/internal/launcher"
 	"github.com/example/databases/internal/postgres"
 )
@@ -41,11 +42,11 @@ func (r *Reconciler) connect(pod *corev1.Pod, superuser *corev1.Secret) (server,
 }
 
 // provision brings the application's role, its database and its Secret to the spec.
-func (r *Reconciler) provision(ctx context.Context, db *databasev1.Database, admin server) *problem {
+func (r *Reconciler) provision(ctx context.Context, db *databasev1.Database, admin postgres.Admin) *problem {
 	endpoint := credentials.Endpoint{Host: host(db), Port: databasev1.Port, SSLMode: sslMode}
 	due := r.logins.Due(client.ObjectKeyFromObject(db), r.LoginInterval)
 	if !due && db.Status.Ready && r.settled(ctx, db, endpoint) {
-		err := r.provisionServer(ctx, db, admin, wishOf(db))
+		err := r.provisionServer(ctx, db, admin, wishOf(db), true)
 		if postgres.KindOf(err) != postgres.KindPasswordNeeded {
 			return serverProblem(err)
 		}
@@ -71,13 +72,13 @@ func (r *Reconciler) settled(ctx context.Context, db *databasev1.Database, endpo
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: db.SecretName()}, secret); err != nil {
 		return false
 	}
-	return credentials.Settled(secret, owner(db), endpoint, db.Status.SecretVersion)
+	return r.secrets(ctx).Settled(secret, owner(db), endpoint, db.Status.SecretVersion)
 }
 
 // provisionWithSecret reads the Secret, provisions with its password or a new one, sees that it logs in, and applies
 // the Secret.
-func (r *Reconciler) provisionWithSecret(ctx context.Context, db *databasev1.Database, admin server, endpoint credentials.Endpoint) *problem {
-	secret, err := r.secrets().Read(ctx, owner(db), db.SecretName())
+func (r *Reconciler) provisionWithSecret(ctx context.Context, db *databasev1.Database, admin postgres.Admin, endpoint credentials.Endpoint) *problem {
+	secret, err := r.secrets(ctx).Read(ctx, owner(db), db.SecretName())
 	switch {
 	case errors.Is(err, credentials.ErrConflict):
 		db.Status.SecretName, db.Status.SecretVersion, db.Status.Binding = "", "", databasev1.SecretBinding{}
@@ -87,20 +88,23 @@ func (r *Reconciler) provisionWithSecret(ctx context.Context, db *databasev1.Dat
 		return &problem{reason: databasev1.ReasonSecretApplyFailed, message: "The Secret could not be read.", err: err}
 	}
 	wish := wishOf(db)
-	wish.Password, wish.SetPassword = credentials.Password(secret)
-	if secret == nil || credentials.Version(secret) != db.Status.SecretVersion {
-		wish.SetPassword = true
-	}
-	if err := r.provisionServer(ctx, db, admin, wish); err != nil {
+	var isNew bool
+	wish.Password, isNew = credentials.Password(secret)
+	wish.SetPassword = isNew || secret == nil || credentials.Version(secret) != db.Status.SecretVersion
+	drift := db.Status.Ready && !wish.SetPassword
+	if err := r.provisionServer(ctx, db, admin, wish, drift); err != nil {
 		return serverProblem(err)
 	}
-	if p := r.logIn(ctx, db, admin, wish); p != nil {
+	if p := r.logIn(ctx, db, admin, wish, drift); p != nil {
 		return p
 	}
-	version, err := r.secrets().Apply(ctx, owner(db), db.SecretName(), secret, endpoint,
+	version, err := r.secrets(ctx).Apply(ctx, owner(db), db.SecretName(), secret, endpoint,
 		credentials.Login{Username: wish.Name, Password: wish.Password, Database: wish.Database})
 	if err != nil {
 		return &problem{reason: databasev1.ReasonSecretApplyFailed, message: "The Secret could not be applied.", err: err}
+	}
+	if isNew && db.Status.SecretVersion != "" {
+		r.Telemetry.Rotated(ctx)
 	}
 	db.Status.SecretName = db.SecretName()
 	db.Status.Binding = databasev1.SecretBinding{Name: db.SecretName()}
@@ -109,14 +113,14 @@ func (r *Reconciler) provisionWithSecret(ctx context.Context, db *databasev1.Dat
 }
 
 // logIn sees that the password logs in, and sets it once more where the server says that it is another one.
-func (r *Reconciler) logIn(ctx context.Context, db *databasev1.Database, admin server, wish postgres.Wish) *problem {
+func (r *Reconciler) logIn(ctx context.Context, db *databasev1.Database, admin postgres.Admin, wish postgres.Wish, drift bool) *problem {
 	for range 2 {
 		ok, err := admin.CheckLogin(ctx, wish.Name, wish.Database, wish.Password)
 		if ok || err != nil {
 			return serverProblem(err)
 		}
 		wish.SetPassword = true
-		if err := r.provisionServer(ctx, db, admin, wish); err != nil {
+		if err := r.provisionServer(ctx, db, admin, wish, drift); err != nil {
 			return serverProblem(err)
 		}
 	}
@@ -125,17 +129,21 @@ func (r *Reconciler) logIn(ctx context.Context, db *databasev1.Database, admin s
 }
 
 // provisionServer calls Provision. A claim of an earlier Database of this name is taken over: the volume was its own.
-func (r *Reconciler) provisionServer(ctx context.Context, db *databasev1.Database, admin server, wish postgres.Wish) error {
+// drift says that what it changes is what somebody else changed in PostgreSQL.
+func (r *Reconciler) provisionServer(ctx context.Context, db *databasev1.Database, admin postgres.Admin, wish postgres.Wish, drift bool) error {
 	wish.Claim = r.claim(db)
-	outcome, err := admin.Provision(ctx, wish)
+	outcome, err := r.Telemetry.Provision(ctx, admin, wish)
 	var e *postgres.Error
 	if errors.As(err, &e) && e.Kind == postgres.KindNameConflict && e.Claim != nil &&
 		e.Claim.Group == databasev1.GroupVersion.Group && e.Claim.Namespace == db.Namespace && e.Claim.Name == db.Name {
 		wish.TakeOver = e.Claim
-		outcome, err = admin.Provision(ctx, wish)
+		outcome, err = r.Telemetry.Provision(ctx, admin, wish)
 	}
 	if len(outcome.Changes) > 0 {
 		log.FromContext(ctx).Info("changed", "changes", outcome.Changes)
+	}
+	if drift {
+		r.Telemetry.Repaired(ctx, outcome.Changes)
 	}
 	if outcome.DatabaseCreated && db.Status.SecretVersion != "" {
 		r.Recorder.Eventf(db, nil, corev1.EventTypeWarning, databasev1.ReasonDatabaseRecreated, "Reconcile",
@@ -152,8 +160,9 @@ func (r *Reconciler) claim(db *databasev1.Database) postgres.Claim {
 	return postgres.Claim{Cluster: r.Cluster, Group: databasev1.GroupVersion.Group, Namespace: db.Namespace, Name: db.Name, UID: string(db.UID)}
 }
 
-func (r *Reconciler) secrets() credentials.Store {
-	return credentials.Store{Client: r.Client, Live: r.Live, FieldManager: r.FieldManager}
+func (r *Reconciler) secrets(ctx context.Context) credentials.Store {
+	return credentials.Store{Client: r.Client, Live: r.Live, FieldManager: r.FieldManager,
+		Scenario: fault.Carried(ctx), Intercept: fault.Secrets}
 }
 
 // serverReasons are the conditions' reasons for the server's refusals, all of which a person must mend; every other

@@ -20,10 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/credentials"
+	"github.com/example/databases/internal/fault"
 	"github.com/example/databases/internal/postgres"
 	"github.com/example/databases/internal/reconciling"
 	"github.com/example/databases/internal/status"
+	"github.com/example/databases/internal/telemetry"
 )
 
 const (
@@ -56,6 +59,10 @@ type Reconciler struct {
 	LoginInterval time.Duration
 	// Recorder emits events.
 	Recorder events.EventRecorder
+	// Scenarios has the failure scenarios that Databases carry; nil where none is trusted.
+	Scenarios *fault.Scenarios
+	// Telemetry is told what happens; nil for none.
+	Telemetry *telemetry.Controller
 
 	logins   credentials.LoginSchedule
 	restarts restarts
@@ -69,6 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Client.Get(ctx, req.NamespacedName, stored); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.logins.Remove(req.NamespacedName)
+			r.Scenarios.Remove(req.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -98,7 +106,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.writeStatus(ctx, stored, before, db); err != nil {
 		return reconciling.RetryConflict(err)
 	}
-	r.report(before, db)
+	r.report(ctx, before, db)
 	return r.next(found)
 }
 
@@ -143,6 +151,7 @@ func (r *Reconciler) step(ctx context.Context, db *databasev1.Database) (*findin
 		return &findings{}, nil
 	}
 	apimeta.RemoveStatusCondition(&db.Status.Conditions, databasev1.ConditionPaused)
+	ctx = r.rehearse(ctx, db)
 	size, err := resource.ParseQuantity(db.Spec.Storage.Size)
 	if err != nil || size.Sign() <= 0 || db.Spec.Replicas < 1 || db.Spec.Replicas > maxReplicas {
 		f := &findings{ready: &problem{reason: databasev1.ReasonInvalidSpec, stuck: true, message: fmt.Sprintf(
@@ -158,6 +167,16 @@ func (r *Reconciler) step(ctx context.Context, db *databasev1.Database) (*findin
 	f := r.bring(ctx, db, o, size)
 	conclude(db, o, f)
 	return f, nil
+}
+
+// rehearse lets the failure scenario apply that the Database carries.
+func (r *Reconciler) rehearse(ctx context.Context, db *databasev1.Database) context.Context {
+	ctx, err := r.Scenarios.Enter(ctx, db)
+	if err != nil {
+		r.Recorder.Eventf(db, nil, corev1.EventTypeWarning, databasev1.ReasonFailureScenarioInvalid, "Reconcile",
+			"The annotation %s is ignored: %v.", v1alpha1.FailureScenarioAnnotation, err)
+	}
+	return ctx
 }
 
 // bring makes the Database's objects as they should be, in the order in which they need each other. What fails of one
@@ -224,7 +243,7 @@ func (r *Reconciler) serve(ctx context.Context, db *databasev1.Database, o *obse
 		return serverProblem(err)
 	}
 	defer admin.Close()
-	if p := r.provision(ctx, db, admin); p != nil {
+	if p := r.provision(ctx, db, fault.Admin(admin)); p != nil {
 		return p
 	}
 	f.usable = true

@@ -40,10 +40,10 @@ func (r *Reconciler) ask(ctx context.Context, pod *corev1.Pod, superuser *corev1
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Timeout: restTimeout, Transport: &http.Transport{
+	client := &http.Client{Timeout: restTimeout, Transport: r.Telemetry.Transport(&http.Transport{
 		DisableKeepAlives: true,
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return r.Dial(ctx, pod, restPort) },
-	}}
+	})}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("http://%s:%d/%s", pod.Name, restPort, what), bytes.NewReader(body))
 	if err != nil {
 		return err

@@ -89,7 +89,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 			EnableWarmup:            new(true),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackoff, maxBackoff),
 		}).
-		Complete(r)
+		Complete(r.Telemetry.Reconciler(r))
 }
 
 // byLabel finds the Database of a pod or a claim, which the StatefulSet made.

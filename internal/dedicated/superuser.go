@@ -21,7 +21,7 @@ import (
 // makes it, or what it lacks, where it must. The launcher in the pods brings PostgreSQL to what it says.
 func (r *Reconciler) superuser(ctx context.Context, db *databasev1.Database) (*corev1.Secret, error) {
 	name := db.Name + suffixSuperuser
-	secret, err := r.secrets().Read(ctx, owner(db), name)
+	secret, err := credentials.Store{Live: r.Live}.Read(ctx, owner(db), name)
 	switch {
 	case errors.Is(err, credentials.ErrConflict):
 		return nil, &conflictError{"Secret", name}

@@ -2,33 +2,12 @@ package fault
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
-	"syscall"
 )
 
-// Action is what happens to the call that is spoiled.
-type Action string
-
-const (
-	// None spoils nothing; the calls are only counted.
-	None Action = "none"
-	// Before fails the call before it takes effect.
-	Before Action = "before"
-	// After lets the call take effect and then fails it, as a connection does that breaks before the answer.
-	After Action = "after"
-	// Kill lets the call take effect and ends the process with SIGKILL.
-	Kill Action = "kill"
-)
-
-// Err is the error of a spoiled call.
-var Err = errors.New("injected fault")
-
-// Injector spoils the At-th call of all that pass through it, the first being 1.
+// Injector is a Source that spoils the At-th call of all that pass through it, the first being 1.
 type Injector struct {
 	At     int
 	Action Action
@@ -39,9 +18,24 @@ type Injector struct {
 	calls int
 }
 
+// Next implements Source.
+func (i *Injector) Next(_ context.Context, name string) Fault {
+	i.mu.Lock()
+	i.calls++
+	n := i.calls
+	i.mu.Unlock()
+	if i.OnCall != nil {
+		i.OnCall(n, name)
+	}
+	if n != i.At {
+		return Fault{}
+	}
+	return Fault{Action: i.Action}
+}
+
 // SQL is a postgres.Interceptor.
 func (i *Injector) SQL(ctx context.Context, operation string, call func(context.Context) error) error {
-	return i.do("SQL "+operation, func() error { return call(ctx) })
+	return Decorator{i}.Call(ctx, "SQL "+operation, call)
 }
 
 // HTTP decorates the transport to the API server. Only requests for one Database or one Secret count: lists, watches
@@ -52,7 +46,7 @@ func (i *Injector) HTTP(next http.RoundTripper) http.RoundTripper {
 			return next.RoundTrip(req)
 		}
 		var response *http.Response
-		err := i.do(req.Method+" "+resource(req), func() error {
+		err := Decorator{i}.Call(req.Context(), req.Method+" "+resource(req), func(context.Context) error {
 			var err error
 			response, err = next.RoundTrip(req) //nolint:bodyclose // the caller closes it, or the lines below
 			return err
@@ -63,28 +57,6 @@ func (i *Injector) HTTP(next http.RoundTripper) http.RoundTripper {
 		}
 		return response, err
 	})
-}
-
-func (i *Injector) do(name string, call func() error) error {
-	i.mu.Lock()
-	i.calls++
-	n := i.calls
-	i.mu.Unlock()
-	if i.OnCall != nil {
-		i.OnCall(n, name)
-	}
-	if n != i.At || i.Action == None {
-		return call()
-	}
-	if i.Action == Before {
-		return fmt.Errorf("%w before %s", Err, name)
-	}
-	err := call()
-	if i.Action == Kill {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // the signal is on its way
-	}
-	return errors.Join(fmt.Errorf("%w after %s", Err, name), err)
 }
 
 func counted(req *http.Request) bool {

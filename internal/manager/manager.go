@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -33,10 +34,12 @@ import (
 	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/credentials"
 	"github.com/example/databases/internal/dedicated"
+	"github.com/example/databases/internal/fault"
 	"github.com/example/databases/internal/postgres"
 	"github.com/example/databases/internal/reload"
 	"github.com/example/databases/internal/settings"
 	"github.com/example/databases/internal/shared"
+	"github.com/example/databases/internal/telemetry"
 )
 
 // shutdownGrace is how long the manager waits for reconciles in flight; they end themselves a little earlier.
@@ -53,6 +56,8 @@ type Options struct {
 	// SQL is put around each round trip to PostgreSQL and HTTP around each request to the API server; nil for none.
 	SQL  postgres.Interceptor
 	HTTP func(http.RoundTripper) http.RoundTripper
+	// Telemetry takes part in everything; nil for none.
+	Telemetry *telemetry.Telemetry
 	// LoginInterval is the mean time between two checks of a role's login; 0 for a day.
 	LoginInterval time.Duration
 }
@@ -67,6 +72,7 @@ func Logger(log *slog.Logger) {
 // Run runs the controllers until ctx ends and reconciles in flight have ended.
 func Run(ctx context.Context, o Options) error {
 	s := o.Settings
+	o = instrument(o)
 	config, options := connection(o), managerOptions(o)
 	if err := lease(&options, config, s); err != nil {
 		return err
@@ -83,10 +89,13 @@ func Run(ctx context.Context, o Options) error {
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Cluster: cluster,
 		FieldManager: s.ControllerName, Resync: s.Resync, LoginInterval: o.LoginInterval,
 		Recorder: mgr.GetEventRecorder(s.ControllerName), Waiting: shared.NewWaiting(),
+		Scenarios: fault.NewScenarios(s.FaultTrustedPrefix, s.FaultMaxDelay),
+		Telemetry: o.Telemetry.Controller(telemetry.KindShared),
 	}
 	if reconciler.LoginInterval == 0 {
 		reconciler.LoginInterval = defaultLoginInterval
 	}
+	var up *atomic.Bool
 	if s.Postgres != nil {
 		server, err := postgres.NewServer(s.Postgres.AdminDSNFile, o.SQL)
 		if err != nil {
@@ -94,6 +103,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 		defer server.Close()
 		server.Notify(follow(o.Log, reconciler.Waiting))
+		up = isUp(server)
 		server.NotifyDSN(func(err error) {
 			if err != nil {
 				o.Log.Error("the admin's new DSN can't be used; the old one stays in use", "err", err)
@@ -101,7 +111,7 @@ func Run(ctx context.Context, o Options) error {
 			}
 			o.Log.Info("the admin's DSN can be used again")
 		})
-		reconciler.Admin = server
+		reconciler.Admin = fault.Admin(server)
 		reconciler.Endpoint = endpoint(*s.Postgres, server)
 	}
 	if err := reconciler.SetupWithManager(mgr, s.Workers); err != nil {
@@ -111,6 +121,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	if err := serveProbes(mgr, o); err != nil {
+		return err
+	}
+	if err := observe(mgr, o, up); err != nil {
 		return err
 	}
 	o.Log.Info("starting", "controller", s.ControllerName, "cluster", cluster)
@@ -134,7 +147,8 @@ func setupDedicated(mgr ctrl.Manager, o Options, common *shared.Reconciler) erro
 	reconciler := &dedicated.Reconciler{
 		Client: common.Client, Live: common.Live, Dial: dial, SQL: o.SQL, Cluster: common.Cluster, Namespace: s.PodNamespace,
 		PatroniImage: s.PatroniImage, FieldManager: common.FieldManager, Resync: common.Resync, LoginInterval: common.LoginInterval,
-		Recorder: common.Recorder,
+		Recorder: common.Recorder, Scenarios: fault.NewScenarios(s.FaultTrustedPrefix, s.FaultMaxDelay),
+		Telemetry: o.Telemetry.Controller(telemetry.KindDedicated),
 	}
 	return reconciler.SetupWithManager(mgr, s.Workers)
 }

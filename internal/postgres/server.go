@@ -217,8 +217,7 @@ func (s *Server) run(ctx context.Context, f func(context.Context, *pgx.Conn) err
 		conn, err := pool.Acquire(ctx)
 		switch {
 		case err == nil:
-			err = f(ctx, conn.Conn())
-			conn.Release()
+			err = use(ctx, conn, f)
 		case s.retired(pool):
 			attempt--
 			continue // the DSN changed: the new pool
@@ -243,6 +242,21 @@ func (s *Server) run(ctx context.Context, f func(context.Context, *pgx.Conn) err
 		}
 		pool.Reset() // the server restarted: its other connections are as dead
 	}
+}
+
+// use calls f and gives the connection back, also where f panics: then it is closed, because it may be another role, or
+// within a transaction.
+func use(ctx context.Context, conn *pgxpool.Conn, f func(context.Context, *pgx.Conn) error) error {
+	defer conn.Release()
+	ended := false
+	defer func() {
+		if !ended {
+			_ = conn.Conn().Close(context.WithoutCancel(ctx))
+		}
+	}()
+	err := f(ctx, conn.Conn())
+	ended = true
+	return err
 }
 
 // retired reports whether the pool is that of an older DSN.

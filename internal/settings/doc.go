@@ -5,6 +5,7 @@
 // a kind, or quote the refused value, which may be a password put into the wrong variable.
 //
 // Invariants:
-//   - Every variable of the program is in Variables, with its meaning and its default.
+//   - Every variable of the program is in Variables, with its meaning and its default; OpenTelemetry's own are checked
+//     with them.
 //   - A fault is one line that begins with the variable's name; it never quotes the variable's value.
 package settings

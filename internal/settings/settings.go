@@ -46,6 +46,8 @@ type Settings struct {
 
 	FaultTrustedPrefix string
 	FaultMaxDelay      time.Duration
+
+	Telemetry Telemetry
 }
 
 // Postgres is the shared server.
@@ -81,6 +83,7 @@ func Read(lookup func(string) (string, bool)) (Settings, error) {
 	}
 	r.kube(&s)
 	s.Postgres = r.postgres()
+	s.Telemetry = r.telemetry()
 	if s.InPod {
 		for _, name := range []string{"POD_NAMESPACE", "POD_NAME", "PROBES_ADDR", "PROBES_TLS_PEM_FILE"} {
 			if r.value(name) == "" {
@@ -162,10 +165,13 @@ func (r *reader) err() error {
 	return errors.New(strings.Join(r.faults, "\n"))
 }
 
-// place orders faults as --help orders the variables.
+// place orders faults as --help orders the variables; OpenTelemetry's come last.
 func place(fault string) int {
 	name, _, _ := strings.Cut(fault, " ")
-	return slices.IndexFunc(Variables, func(v Variable) bool { return v.Name == name })
+	if i := slices.IndexFunc(Variables, func(v Variable) bool { return v.Name == name }); i >= 0 {
+		return i
+	}
+	return len(Variables)
 }
 
 // value is the variable's value, or its default where it is unset or empty.

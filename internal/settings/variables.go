@@ -36,11 +36,11 @@ var Variables = []Variable{
 	{"PATRONI_IMAGE", "image that brings Patroni into the pods of dedicated Databases", "databases-patroni:dev"},
 	{"PROBES_ADDR", "address of the probes, as :8443; required in a pod", ""},
 	{"PROBES_TLS_PEM_FILE", "certificate and key of the probes, PEM; required in a pod; read again when it changes", ""},
-	{"FAULT_TRUSTED_NAMESPACE_PREFIX", "namespaces whose failure scenarios will be trusted; checked, not used yet", ""},
-	{"FAULT_MAX_DELAY", "longest delay of a failure scenario, 0s to 10m; checked, not used yet", "10s"},
+	{"FAULT_TRUSTED_NAMESPACE_PREFIX", "beginning of the names of the namespaces whose failure scenarios are trusted; empty: none", ""},
+	{"FAULT_MAX_DELAY", "longest delay of a failure scenario, 0s to 10m", "10s"},
 }
 
-// Describe writes the table of variables.
+// Describe writes the table of variables, and what is to be known of OpenTelemetry's.
 func Describe(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, v := range Variables {
@@ -51,6 +51,7 @@ func Describe(w io.Writer) {
 		fmt.Fprintf(table, "  %s\t%s\n", v.Name, usage)
 	}
 	_ = table.Flush() // as with every print to a terminal, there is nobody to tell
+	describeTelemetry(w)
 }
 
 func defaultOf(name string) string {

@@ -1,7 +1,6 @@
 package shared_test
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/postgres/postgrestest"
+	"github.com/example/databases/internal/testenv"
 )
 
 // TestNoPasswordAnywhere collects all that is written for others to read during a life with rotations and failures:
@@ -62,10 +62,10 @@ func TestNoPasswordAnywhere(t *testing.T) {
 	w.wait("orders", v1alpha1.ReasonPostgresUnavailable)
 	time.Sleep(time.Second)
 	written := w.everythingWritten()
-	if missing := findLeak(written+"\n"+secrets[0][3:11], secrets); missing == "" {
+	if missing := testenv.FindLeak(written+"\n"+secrets[0][3:11], secrets...); missing == "" {
 		t.Fatal("a planted leak isn't found")
 	}
-	if leak := findLeak(written, append(secrets, dsnPassword(t, dsn))); leak != "" {
+	if leak := testenv.FindLeak(written, append(secrets, dsnPassword(t, dsn))...); leak != "" {
 		t.Errorf("a piece of a password was written, near: %s", leak)
 	}
 }
@@ -91,20 +91,6 @@ func (w *world) everythingWritten() string {
 		w.Fatal("the collection is incomplete")
 	}
 	return fmt.Sprint(log, w.log.String(), string(objects), w.trips.take())
-}
-
-// findLeak returns the surroundings of any 8 bytes of a secret, in clear or in base64.
-func findLeak(text string, secrets []string) string {
-	for _, secret := range secrets {
-		for _, form := range []string{secret, base64.StdEncoding.EncodeToString([]byte(secret))} {
-			for i := 0; i+8 <= len(form); i++ {
-				if at := strings.Index(text, form[i:i+8]); at >= 0 {
-					return text[max(0, at-80):at] + "…"
-				}
-			}
-		}
-	}
-	return ""
 }
 
 func dsnPassword(t *testing.T, dsn string) string {

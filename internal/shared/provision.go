@@ -14,6 +14,7 @@ import (
 
 	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/credentials"
+	"github.com/example/databases/internal/fault"
 	"github.com/example/databases/internal/ownership"
 	"github.com/example/databases/internal/postgres"
 )
@@ -36,7 +37,7 @@ func (r *Reconciler) provision(ctx context.Context, db *v1alpha1.Database) *fail
 	}
 	due := r.logins.Due(client.ObjectKeyFromObject(db), r.LoginInterval)
 	if !due && r.settled(ctx, db, endpoint) {
-		err := r.provisionServer(ctx, db, r.wish(db))
+		err := r.provisionServer(ctx, db, r.wish(db), true)
 		if postgres.KindOf(err) != postgres.KindPasswordNeeded {
 			return serverFailure(err)
 		}
@@ -61,7 +62,7 @@ func (r *Reconciler) settled(ctx context.Context, db *v1alpha1.Database, endpoin
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: db.SecretName()}, secret); err != nil {
 		return false
 	}
-	return credentials.Settled(secret, owner(db), endpoint, db.Status.SecretVersion)
+	return r.secrets(ctx).Settled(secret, owner(db), endpoint, db.Status.SecretVersion)
 }
 
 // isReady reports whether the spec as it is now was found provisioned the last time.
@@ -72,7 +73,7 @@ func isReady(db *v1alpha1.Database) bool {
 
 // provisionWithSecret reads the Secret, provisions with its password or a new one, and applies the Secret.
 func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Database, endpoint credentials.Endpoint, checkLogin bool) *failure {
-	secret, err := r.secrets().Read(ctx, owner(db), db.SecretName())
+	secret, err := r.secrets(ctx).Read(ctx, owner(db), db.SecretName())
 	switch {
 	case errors.Is(err, credentials.ErrConflict):
 		// Nobody is to be told of another's Secret.
@@ -83,17 +84,17 @@ func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Datab
 		return fail(v1alpha1.ReasonSecretApplyFailed, err, "The Secret could not be read.")
 	}
 	wish := r.wish(db)
-	wish.Password, wish.SetPassword = credentials.Password(secret)
-	if secret == nil || credentials.Version(secret) != db.Status.SecretVersion {
-		wish.SetPassword = true
-	}
+	var isNew bool
+	wish.Password, isNew = credentials.Password(secret)
+	wish.SetPassword = isNew || secret == nil || credentials.Version(secret) != db.Status.SecretVersion
+	drift := isReady(db) && !wish.SetPassword
 	if checkLogin && !wish.SetPassword {
 		wish.SetPassword = r.passwordDrifted(ctx, db, wish)
 	}
-	if err := r.provisionServer(ctx, db, wish); err != nil {
+	if err := r.provisionServer(ctx, db, wish, drift); err != nil {
 		return serverFailure(err)
 	}
-	version, err := r.secrets().Apply(ctx, owner(db), db.SecretName(), secret, endpoint,
+	version, err := r.secrets(ctx).Apply(ctx, owner(db), db.SecretName(), secret, endpoint,
 		credentials.Login{Username: wish.Name, Password: wish.Password, Database: wish.Name})
 	switch {
 	case errors.Is(err, credentials.ErrRaced):
@@ -101,14 +102,18 @@ func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Datab
 	case err != nil:
 		return fail(v1alpha1.ReasonSecretApplyFailed, err, "The Secret could not be applied.")
 	}
+	if isNew && db.Status.SecretVersion != "" {
+		r.Telemetry.Rotated(ctx)
+	}
 	db.Status.SecretName = db.SecretName()
 	db.Status.Binding = v1alpha1.SecretBinding{Name: db.SecretName()}
 	db.Status.SecretVersion = version
 	return nil
 }
 
-func (r *Reconciler) secrets() credentials.Store {
-	return credentials.Store{Client: r.Client, Live: r.Live, FieldManager: r.FieldManager}
+func (r *Reconciler) secrets(ctx context.Context) credentials.Store {
+	return credentials.Store{Client: r.Client, Live: r.Live, FieldManager: r.FieldManager,
+		Scenario: fault.Carried(ctx), Intercept: fault.Secrets}
 }
 
 func owner(db *v1alpha1.Database) ownership.Owner {
@@ -122,9 +127,10 @@ func (r *Reconciler) passwordDrifted(ctx context.Context, db *v1alpha1.Database,
 	return err == nil && !ok
 }
 
-// provisionServer calls Provision, taking over the claim of a resource that is gone.
-func (r *Reconciler) provisionServer(ctx context.Context, db *v1alpha1.Database, wish postgres.Wish) error {
-	outcome, err := r.Admin.Provision(ctx, wish)
+// provisionServer calls Provision, taking over the claim of a resource that is gone. drift says that what it changes is
+// what somebody else changed in PostgreSQL.
+func (r *Reconciler) provisionServer(ctx context.Context, db *v1alpha1.Database, wish postgres.Wish, drift bool) error {
+	outcome, err := r.Telemetry.Provision(ctx, r.Admin, wish)
 	var e *postgres.Error
 	if errors.As(err, &e) && e.Kind == postgres.KindNameConflict && e.Claim != nil {
 		gone, goneErr := r.gone(ctx, db, *e.Claim)
@@ -134,11 +140,14 @@ func (r *Reconciler) provisionServer(ctx context.Context, db *v1alpha1.Database,
 		}
 		if gone {
 			wish.TakeOver = e.Claim
-			outcome, err = r.Admin.Provision(ctx, wish)
+			outcome, err = r.Telemetry.Provision(ctx, r.Admin, wish)
 		}
 	}
 	if len(outcome.Changes) > 0 {
 		log.FromContext(ctx).Info("changed", "changes", outcome.Changes)
+	}
+	if drift {
+		r.Telemetry.Repaired(ctx, outcome.Changes)
 	}
 	if outcome.DatabaseCreated && db.Status.SecretVersion != "" {
 		r.Recorder.Eventf(db, nil, corev1.EventTypeWarning, v1alpha1.ReasonDatabaseRecreated, "Reconcile",

@@ -15,9 +15,11 @@ import (
 
 	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/credentials"
+	"github.com/example/databases/internal/fault"
 	"github.com/example/databases/internal/postgres"
 	"github.com/example/databases/internal/reconciling"
 	"github.com/example/databases/internal/status"
+	"github.com/example/databases/internal/telemetry"
 )
 
 const (
@@ -46,6 +48,10 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Waiting has the Databases that wait for the server to come back.
 	Waiting *Waiting
+	// Scenarios has the failure scenarios that Databases carry; nil where none is trusted.
+	Scenarios *fault.Scenarios
+	// Telemetry is told what happens; nil for none.
+	Telemetry *telemetry.Controller
 
 	logins credentials.LoginSchedule
 }
@@ -71,6 +77,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		if apierrors.IsNotFound(err) {
 			r.Waiting.remove(req)
 			r.logins.Remove(req.NamespacedName)
+			r.Scenarios.Remove(req.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -89,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := status.Write(ctx, r.Client, before, db, before.Status, db.Status); err != nil {
 		return reconciling.RetryConflict(err)
 	}
-	r.report(before, db)
+	r.report(ctx, before, db)
 	switch {
 	case failed == nil:
 		r.Waiting.remove(req)
@@ -111,6 +118,7 @@ func (r *Reconciler) step(ctx context.Context, db *v1alpha1.Database) (*failure,
 		return nil, nil
 	}
 	apimeta.RemoveStatusCondition(&db.Status.Conditions, v1alpha1.ConditionPaused)
+	ctx = r.rehearse(ctx, db)
 	var failed *failure
 	var err error
 	if db.DeletionTimestamp != nil {
@@ -123,6 +131,16 @@ func (r *Reconciler) step(ctx context.Context, db *v1alpha1.Database) (*failure,
 		status.Set(&db.Status.Conditions, db.Generation, v1alpha1.ConditionReady, metav1.ConditionFalse, failed.reason, failed.message)
 	}
 	return failed, err
+}
+
+// rehearse lets the failure scenario apply that the Database carries.
+func (r *Reconciler) rehearse(ctx context.Context, db *v1alpha1.Database) context.Context {
+	ctx, err := r.Scenarios.Enter(ctx, db)
+	if err != nil {
+		r.Recorder.Eventf(db, nil, corev1.EventTypeWarning, v1alpha1.ReasonFailureScenarioInvalid, "Reconcile",
+			"The annotation %s is ignored: %v.", v1alpha1.FailureScenarioAnnotation, err)
+	}
+	return ctx
 }
 
 // ensureFinalizer writes the finalizer down before anything is done for the Database.
@@ -139,12 +157,17 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, db *v1alpha1.Database,
 }
 
 // report emits an event where Ready's status or reason changed, and none for the first success.
-func (r *Reconciler) report(before, after *v1alpha1.Database) {
+func (r *Reconciler) report(ctx context.Context, before, after *v1alpha1.Database) {
+	r.Telemetry.Concluded(ctx, before.Status.Conditions, after.Status.Conditions)
 	if !status.Changed(before.Status.Conditions, after.Status.Conditions, v1alpha1.ConditionReady) {
 		return
 	}
 	ready := apimeta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionReady)
-	first := apimeta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReady) == nil
+	old := apimeta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReady)
+	first := old == nil
+	if ready != nil && ready.Status == metav1.ConditionTrue && before.Status.SecretVersion == "" && (first || old.Reason != v1alpha1.ReasonSecretConflict) {
+		r.Telemetry.FirstReady(ctx, after.CreationTimestamp.Time)
+	}
 	if ready == nil || first && ready.Status == metav1.ConditionTrue {
 		return
 	}

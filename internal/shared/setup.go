@@ -76,7 +76,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 			EnableWarmup:            new(true),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackoff, maxBackoff),
 		}).
-		Complete(r)
+		Complete(r.Telemetry.Reconciler(r))
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]

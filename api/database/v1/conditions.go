@@ -84,4 +84,6 @@ const (
 	ReasonVolumesRetained = "VolumesRetained"
 	// ReasonRestarting: a replica is restarted, for the reason that the message gives (Normal).
 	ReasonRestarting = "Restarting"
+	// ReasonFailureScenarioInvalid: the failure scenario that the Database carries doesn't parse and is ignored (Warning).
+	ReasonFailureScenarioInvalid = "FailureScenarioInvalid"
 )

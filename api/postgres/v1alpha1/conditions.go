@@ -43,4 +43,6 @@ const ReasonPaused = "Paused"
 const (
 	// ReasonDatabaseRecreated: the database had gone and was created again, empty (Warning).
 	ReasonDatabaseRecreated = "DatabaseRecreated"
+	// ReasonFailureScenarioInvalid: the failure scenario that the Database carries doesn't parse and is ignored (Warning).
+	ReasonFailureScenarioInvalid = "FailureScenarioInvalid"
 )

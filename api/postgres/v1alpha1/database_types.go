@@ -19,6 +19,10 @@ const (
 	// ReconcileAnnotation with any new value makes the controller look at a Database at once.
 	ReconcileAnnotation = "postgres.example.com/reconcile"
 
+	// FailureScenarioAnnotation has the faults that are injected into the work on a Database, as
+	// "provision=3*error", in namespaces that the controller trusts. Databases of both kinds carry it under this key.
+	FailureScenarioAnnotation = "postgres.example.com/failure-scenario"
+
 	// SecretSuffix is appended to a Database's metadata.name to name its Secret.
 	SecretSuffix = "-postgres"
 )

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/example/databases/internal/manager"
+	"github.com/example/databases/internal/settings"
+	"github.com/example/databases/internal/telemetry"
+)
+
+// runController runs the controller until ctx ends, and sends what telemetry is left then.
+func runController(ctx context.Context, s settings.Settings, stderr io.Writer) error {
+	t, err := telemetry.Start(ctx, telemetry.Options{
+		Signals: s.Telemetry, Version: version(), Pod: s.PodName, Namespace: s.PodNamespace, Stderr: stderr,
+	})
+	if err != nil {
+		return err
+	}
+	log := t.Logger()
+	defer func() {
+		if err := t.Shutdown(ctx); err != nil {
+			log.Warn("the last telemetry could not be sent", "err", err)
+		}
+	}()
+	manager.Logger(log)
+	log.Info("databases", "version", version())
+	return manager.Run(ctx, manager.Options{Settings: s, Log: log, Telemetry: t})
+}
