@@ -72,6 +72,9 @@ func dropBlocked(t *testing.T, b *bench) {
 			t.Errorf("message %q doesn't have %q", message, want)
 		}
 		_ = holder.Close(t.Context())
+		for len(b.query(t, "SELECT 1 FROM pg_stat_activity WHERE datname = 'held'")) > 0 { // it ends a moment after its client
+			time.Sleep(10 * time.Millisecond)
+		}
 	}
 	b.drop(t, w)
 }
