@@ -21,7 +21,8 @@ fail() {
 	exit 1
 }
 
-apply() { kubectl apply --server-side "$@"; }
+# apply takes back what others have set of our fields: kubectl rollout undo and kubectl scale do.
+apply() { kubectl apply --server-side --force-conflicts "$@"; }
 
 exists() {
 	found=$(kubectl get "$@" --ignore-not-found -o name) || exit 1

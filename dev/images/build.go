@@ -109,8 +109,8 @@ func files(kind string, content func(*builder) (map[string]entry, error)) source
 	}
 }
 
-// program is a layer with one of our programs at its root.
-func program(command string) source {
+// program is a layer with a program of that package at its root.
+func program(command, pkg string) source {
 	return func(ctx context.Context, b *builder) (*layer, error) {
 		dir, err := os.MkdirTemp("", "databases-images-")
 		if err != nil {
@@ -118,11 +118,11 @@ func program(command string) source {
 		}
 		defer os.RemoveAll(dir) // a temporary folder
 		binary := filepath.Join(dir, command)
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, "./cmd/"+command)
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, pkg)
 		build.Dir, build.Stderr = b.module, os.Stderr
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
 		if err := build.Run(); err != nil {
-			return nil, fmt.Errorf("go build ./cmd/%s: %w", command, err)
+			return nil, fmt.Errorf("go build %s: %w", pkg, err)
 		}
 		content, err := os.ReadFile(binary)
 		if err != nil {

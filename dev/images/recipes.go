@@ -29,7 +29,7 @@ const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 var archives = []archive{
 	{
 		name:   "databases-patroni",
-		layers: []source{files("base", base), bundle, program("databases-patroni")},
+		layers: []source{files("base", base), bundle, program("databases-patroni", "./cmd/databases-patroni")},
 		images: map[string]v1.Config{"databases-patroni:dev": ours("/databases-patroni")},
 	},
 	{
@@ -43,7 +43,7 @@ var archives = []archive{
 	},
 	{
 		name:   "databases",
-		layers: []source{files("base", base), program("databases")},
+		layers: []source{files("base", base), program("databases", "./cmd/databases")},
 		images: map[string]v1.Config{"databases:dev": ours("/databases")},
 	},
 	{
@@ -60,6 +60,12 @@ var archives = []archive{
 		name:   "postgres-15-alpine",
 		layers: []source{files("alpine", alpine)},
 		images: map[string]v1.Config{"postgres:15-alpine": official("15", layoutData)},
+	},
+	{
+		// In place of Grafana and its like, for the manifests that run them.
+		name:   "standin",
+		layers: []source{files("base", base), program("standin", "./dev/images/standin")},
+		images: map[string]v1.Config{"standin:dev": ours("/standin")},
 	},
 }
 
