@@ -68,7 +68,7 @@ secrets
 again=no
 if exists deployment databases -n $namespace; then again=yes; fi
 manifests=$(kubectl kustomize .)
-printf '%s\n' "$manifests" | kubectl apply --server-side -f -
+printf '%s\n' "$manifests" | kubectl apply --server-side --force-conflicts -f - # also what somebody scaled by hand
 [ $again = no ] || kubectl rollout restart deployment/databases -n $namespace # the image has another content under the same name
 for deployment in postgres collector tempo prometheus grafana databases; do
 	kubectl rollout status deployment/$deployment -n $namespace --timeout=5m || {

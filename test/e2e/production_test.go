@@ -442,3 +442,40 @@ func TestBadSettingsInAPod(t *testing.T) {
 	w.works("orders") // the replicas that run go on
 	w.kubectl("delete", "pod", "bad", "-n", deployNamespace, "--grace-period=0", "--force")
 }
+
+// TestTakenOver: what comes back from a backup names no owner, and is taken over, also where the API server lets nobody own what
+// they may not delete. (One that names an owner that is gone is the garbage collector's, who may be faster.)
+func TestTakenOver(t *testing.T) {
+	w := newWorld(t)
+	w.deployShared(w.sharedServer("a-password-of-the-test"))
+	for _, name := range []string{"restored-postgres", "restored-credentials"} {
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: w.namespace, Name: name, Labels: map[string]string{"app.kubernetes.io/managed-by": "databases"},
+			},
+			Data: map[string][]byte{"password": []byte("from-the-backup")},
+		}
+		if err := w.Create(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "restored", Labels: map[string]string{"app.kubernetes.io/managed-by": "databases"}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "postgres", Port: 5432}}},
+	}
+	if err := w.Create(t.Context(), service); err != nil {
+		t.Fatal(err)
+	}
+	w.create("restored")
+	w.works("restored")
+	if w.sharedPasswords("restored")["restored"] != "from-the-backup" {
+		t.Error("the role has another password than its Secret had")
+	}
+	w.ready("restored")
+	if got := string(w.secret("restored").Data["password"]); got != "from-the-backup" {
+		t.Error("the server's login has another password than its Secret had")
+	}
+	if got := w.sql("restored", "SELECT 1;"); got != "1" {
+		t.Errorf("psql prints %q", got)
+	}
+}

@@ -43,11 +43,23 @@ const (
 
 // neverSeen are rights that the program needs and no request of its own shows, with the reason.
 var neverSeen = map[string]string{
-	"update configmaps": "held to be granted: Patroni's",
-	"update pods":       "held to be granted: Patroni's",
-	"update databases.postgres.example.com/finalizers": "looked at by the API server itself, where OwnerReferencesPermissionEnforcement is on",
-	"update databases.database.example.com/finalizers": "looked at by the API server itself, where OwnerReferencesPermissionEnforcement is on",
+	"update configmaps": toGrant,
+	"update pods":       toGrant,
+	"update databases.postgres.example.com/finalizers": enforced,
+	"update databases.database.example.com/finalizers": enforced,
+	"delete secrets":                                enforced,
+	"delete services":                               enforced,
+	"delete serviceaccounts":                        enforced,
+	"delete configmaps":                             enforced,
+	"delete roles.rbac.authorization.k8s.io":        enforced,
+	"delete rolebindings.rbac.authorization.k8s.io": enforced,
+	"delete networkpolicies.networking.k8s.io":      enforced,
 }
+
+const (
+	toGrant  = "held to be granted on: Patroni's"
+	enforced = "looked at by the API server itself, where OwnerReferencesPermissionEnforcement is on, as it is here"
+)
 
 // granted are the rules that the manifests give the program.
 func granted() (cluster, own []rbacv1.PolicyRule, err error) {
@@ -164,7 +176,7 @@ func checkRights(audit string) error {
 		case !used[right] && reason == "":
 			faults = append(faults, "granted and never used: "+right)
 		case used[right] && reason != "":
-			faults = append(faults, "used, and not only "+reason+": "+right)
+			faults = append(faults, "used, though listed as "+reason+": "+right)
 		}
 	}
 	if len(faults) > 0 {
