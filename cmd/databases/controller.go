@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/example/databases/internal/manager"
@@ -10,7 +11,7 @@ import (
 )
 
 // runController runs the controller until ctx ends, and sends what telemetry is left then.
-func runController(ctx context.Context, s settings.Settings, stderr io.Writer) error {
+func runController(ctx context.Context, s settings.Settings, stderr io.Writer) (failed error) {
 	t, err := telemetry.Start(ctx, telemetry.Options{
 		Signals: s.Telemetry, Version: version(), Pod: s.PodName, Namespace: s.PodNamespace, Stderr: stderr,
 	})
@@ -19,6 +20,9 @@ func runController(ctx context.Context, s settings.Settings, stderr io.Writer) e
 	}
 	log := t.Logger()
 	defer func() {
+		if errors.Is(failed, manager.ErrLeaseLost) {
+			return // another replica may lead by now: nothing is to be waited for
+		}
 		if err := t.Shutdown(ctx); err != nil {
 			log.Warn("the last telemetry could not be sent", "err", err)
 		}

@@ -83,6 +83,11 @@ type pod struct {
 // newPod makes the files, a service account that may do everything, and a token of it that lives as long as the Secret token-1.
 func newPod(t *testing.T, server *postgrestest.Server) *pod {
 	t.Helper()
+	return newPodWith(t, server, rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}})
+}
+
+func newPodWith(t *testing.T, server *postgrestest.Server, rules ...rbacv1.PolicyRule) *pod {
+	t.Helper()
 	c := testenv.Get(t).Client()
 	p := &pod{t: t, namespace: testenv.Namespace(t, c)}
 	folder := t.TempDir()
@@ -91,15 +96,19 @@ func newPod(t *testing.T, server *postgrestest.Server) *pod {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "databases"}}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: p.namespace},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: p.namespace},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: p.namespace, Name: account.Name}},
 	}
-	for _, o := range []client.Object{account, binding} {
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}, Rules: rules}
+	for _, o := range []client.Object{account, role, binding} {
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() { _ = c.Delete(context.WithoutCancel(t.Context()), binding) })
+	t.Cleanup(func() {
+		_ = c.Delete(context.WithoutCancel(t.Context()), binding)
+		_ = c.Delete(context.WithoutCancel(t.Context()), role)
+	})
 	config, err := clientcmd.BuildConfigFromFlags("", testenv.Get(t).Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -212,11 +221,14 @@ func (p *pod) leader() string {
 	return *lease.Spec.HolderIdentity
 }
 
-func (p *pod) create(name string) {
+func (p *pod) create(name string, annotations ...string) {
 	p.t.Helper()
 	db := &v1alpha1.Database{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name, Annotations: map[string]string{}},
 		Spec:       v1alpha1.DatabaseSpec{Name: name, DeletionPolicy: v1alpha1.DeletionPolicyDelete},
+	}
+	for i := 0; i+1 < len(annotations); i += 2 {
+		db.Annotations[annotations[i]] = annotations[i+1]
 	}
 	if err := testenv.Get(p.t).Client().Create(p.t.Context(), db); err != nil {
 		p.t.Fatal(err)
@@ -359,4 +371,62 @@ func TestFilesAreReplaced(t *testing.T) {
 	default:
 	}
 	p.clear()
+}
+
+// TestALostLeaseEndsAtOnce: a leader that can't renew its Lease, as its token isn't good any more, doesn't go on with what it was
+// doing: another one may lead by now.
+func TestALostLeaseEndsAtOnce(t *testing.T) {
+	p := newPod(t, postgrestest.Start(t, postgrestest.Options{Major: 15}))
+	p.env = append(p.env, "FAULT_TRUSTED_NAMESPACE_PREFIX="+p.namespace, "FAULT_MAX_DELAY=5m")
+	r := p.start("databases-0")
+	eventually(t, "the program leads", func() bool { return p.leader() == r.name && r.ready() })
+	p.create("held", v1alpha1.FailureScenarioAnnotation, "provision=delay(5m)")
+	db := &v1alpha1.Database{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "held"}}
+	c := testenv.Get(t).Client()
+	eventually(t, "its work has begun", func() bool {
+		return c.Get(t.Context(), client.ObjectKeyFromObject(db), db) == nil && len(db.Finalizers) > 0
+	})
+	if err := c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "token-1"}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the Lease is lost", func() bool { return strings.Contains(r.log.String(), "Failed to renew lease") })
+	begin := time.Now()
+	err := <-r.ended
+	if took := time.Since(begin); took > 8*time.Second { // a reconcile told to stop in order has 17 s
+		t.Errorf("it ended %v after the Lease was lost", took)
+	}
+	if r.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(r.log.String(), "databases: the Lease was lost: ") {
+		t.Errorf("%v:\n%s", err, r.log)
+	}
+	db.Finalizers = nil
+	if err := c.Update(t.Context(), db); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNotReadyBeforeItHasSeenAll: without the right to list what it watches the program is alive and isn't ready; it becomes
+// ready when it is given the right.
+func TestNotReadyBeforeItHasSeenAll(t *testing.T) {
+	p := newPodWith(t, postgrestest.Start(t, postgrestest.Options{Major: 15}),
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"*"}},
+		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"*"}})
+	r := p.start("databases-0")
+	eventually(t, "the program is alive", func() bool { status, _ := r.probe("/healthz"); return status == http.StatusOK })
+	for range 20 {
+		if status, _ := r.probe("/readyz"); status != http.StatusInternalServerError {
+			t.Fatalf("/readyz answers %d", status)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	c := testenv.Get(t).Client()
+	role := &rbacv1.ClusterRole{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: p.namespace}, role); err != nil {
+		t.Fatal(err)
+	}
+	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}})
+	if err := c.Update(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the program is ready", r.ready)
 }

@@ -100,6 +100,7 @@ func (r *Reconciler) scale(ctx context.Context, db *databasev1.Database, o *obse
 		moving.message = fmt.Sprintf("The replicas become %d once one of those that stay can be the primary.", want)
 		return members{0, have}, moving
 	}
+	r.Telemetry.Planned(db.UID)
 	moving.err = r.switchover(ctx, leader, candidate.Name, superuser)
 	return members{0, have}, moving
 }

@@ -112,6 +112,7 @@ func (r *Reconciler) rollOut(ctx context.Context, db *databasev1.Database, o *ob
 		limited, cancel := context.WithTimeout(ctx, checkpointLimit)
 		r.checkpoint(limited, db, o) // so that what the next start has to replay is short
 		cancel()
+		r.Telemetry.Planned(db.UID)
 	}
 	if err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
 		rolling.err = fmt.Errorf("deleting the pod %q: %w", pod.Name, err)

@@ -5,6 +5,6 @@
 // Invariants:
 //   - A certificate that is replaced in its file is served without a restart; one that can't be used leaves the last good
 //     one in service.
-//   - No answer says more than which check failed.
+//   - No answer says more than which check failed, and why in fixed words.
 //   - Liveness depends on nothing outside the process: a restart mends no API server and no PostgreSQL.
 package health

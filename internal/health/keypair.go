@@ -17,6 +17,7 @@ type keyPair struct {
 
 	mu      sync.Mutex
 	seen    []byte // the content that was looked at last, good or not
+	refused error  // why that can't be used
 	failing bool   // said once, not at each handshake
 	good    *tls.Certificate
 }
@@ -38,17 +39,18 @@ func (p *keyPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	content, err := p.file.Content()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err == nil && bytes.Equal(content, p.seen) {
-		return p.good, nil
-	}
-	if err == nil {
-		err = p.parse(content)
-	}
+	same := bytes.Equal(content, p.seen)
 	switch {
-	case err != nil && !p.failing:
-		p.log.Error("the probes' new certificate can't be used; the old one stays in use", "err", err)
+	case err == nil && same:
+		err = p.refused
 	case err == nil:
-		p.log.Info("the probes' certificate was replaced")
+		p.refused = p.parse(content)
+		if err = p.refused; err == nil {
+			p.log.Info("the probes' certificate was replaced")
+		}
+	}
+	if err != nil && (!p.failing || !same) {
+		p.log.Error("the probes' new certificate can't be used; the old one stays in use", "err", err)
 	}
 	p.failing = err != nil
 	return p.good, nil

@@ -31,6 +31,13 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
+// leaseLost is the library's error, which it doesn't export.
+const leaseLost = "leader election lost"
+
+// ErrLeaseLost is Run's error where the Lease couldn't be renewed. Reconciles may still be in flight, and another replica may
+// lead by now: the process must end at once.
+var ErrLeaseLost = fmt.Errorf("the Lease was lost: the API server could not be asked for %s. This replica ends, so that no two work at once; its pod starts it again", renewDeadline)
+
 // lease makes the Lease the lock of the manager: only who holds it reconciles. Without a POD_NAME there is none, and only one
 // program may run.
 //
@@ -66,7 +73,7 @@ func (h quietEnd) Handle(ctx context.Context, r slog.Record) error {
 	if r.Message == "error received after stop sequence was engaged" {
 		expected := false
 		r.Attrs(func(a slog.Attr) bool {
-			expected = expected || a.Value.String() == "leader election lost"
+			expected = expected || a.Value.String() == leaseLost
 			return !expected
 		})
 		if expected {

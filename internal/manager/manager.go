@@ -95,15 +95,22 @@ func Run(ctx context.Context, o Options) error {
 	if reconciler.LoginInterval == 0 {
 		reconciler.LoginInterval = defaultLoginInterval
 	}
+	lost := false
 	var up *atomic.Bool
 	if s.Postgres != nil {
 		server, err := postgres.NewServer(s.Postgres.AdminDSNFile, o.SQL)
 		if err != nil {
 			return fmt.Errorf("POSTGRES_ADMIN_DSN_FILE: %w", err)
 		}
-		defer server.Close()
+		defer func() {
+			if !lost { // it would wait for calls in flight, as if there were a Lease still
+				server.Close()
+			}
+		}()
 		server.Notify(follow(o.Log, reconciler.Waiting))
-		up = isUp(server)
+		if up, err = watchServer(mgr, o, server); err != nil {
+			return err
+		}
 		server.NotifyDSN(func(err error) {
 			if err != nil {
 				o.Log.Error("the admin's new DSN can't be used; the old one stays in use", "err", err)
@@ -128,6 +135,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 	o.Log.Info("starting", "controller", s.ControllerName, "cluster", cluster)
 	if err := mgr.Start(ctx); err != nil {
+		if lost = err.Error() == leaseLost; lost {
+			return ErrLeaseLost
+		}
 		return err
 	}
 	o.Log.Info("stopped")

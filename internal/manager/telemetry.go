@@ -1,10 +1,13 @@
 package manager
 
 import (
+	"context"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/example/databases/internal/postgres"
 	"github.com/example/databases/internal/telemetry"
@@ -23,12 +26,28 @@ func instrument(o Options) Options {
 	return o
 }
 
-// isUp follows whether the server can be used; until something was asked of it, it is believed so.
-func isUp(server *postgres.Server) *atomic.Bool {
+// pingInterval is how often the server is asked for an answer where telemetry tells whether it is up: with few Databases
+// nobody else may ask for minutes.
+const pingInterval = 30 * time.Second
+
+// watchServer follows whether the shared server can be used, where the telemetry wants to know it; nil otherwise.
+func watchServer(mgr ctrl.Manager, o Options, server *postgres.Server) (*atomic.Bool, error) {
+	if o.Telemetry.Controller(telemetry.KindShared) == nil {
+		return nil, nil
+	}
 	up := &atomic.Bool{}
 	up.Store(true)
 	server.Notify(func(down error) { up.Store(down == nil) })
-	return up
+	return up, mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { // by the leader only
+		for {
+			_ = server.Ping(ctx) // a failure reaches the function above
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(pingInterval):
+			}
+		}
+	}))
 }
 
 // observe lets the telemetry count the Databases; up is nil without a shared server.

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -36,10 +37,14 @@ const (
 // says so where nobody looks, so that all of them are checked here.
 func (r *reader) telemetry() Telemetry {
 	for _, v := range otelVariables() {
-		if value := r.otel(v.name); value != "" {
-			if err := v.check(value); err != nil {
-				r.fault(v.name, err.Error())
-			}
+		value := r.otel(v.name)
+		if value == "" {
+			continue
+		}
+		if err := v.check(value); err != nil {
+			r.fault(v.name, err.Error())
+		} else if raw, _ := r.lookup(v.name); raw != value {
+			r.fault(v.name, "must not begin or end with a space: OpenTelemetry takes the default then")
 		}
 	}
 	r.clientKeys()
@@ -83,12 +88,16 @@ func (r *reader) clientKeys() {
 		certificate, key := otlpVariable(signal, "CLIENT_CERTIFICATE"), otlpVariable(signal, "CLIENT_KEY")
 		if (r.otel(certificate) == "") != (r.otel(key) == "") {
 			r.fault(certificate, "and "+key+" go together: set both or neither")
+		} else if r.otel(key) != "" && certificateFile(r.otel(certificate)) == nil && nonEmptyFile(r.otel(key)) == nil {
+			if _, err := tls.LoadX509KeyPair(r.otel(certificate), r.otel(key)); err != nil {
+				r.fault(key, "names a file that doesn't hold the private key of "+certificate)
+			}
 		}
 	}
 }
 
 func (r *reader) samplerArgument() {
-	if r.otel("OTEL_TRACES_SAMPLER_ARG") != "" && !strings.HasSuffix(r.otel("OTEL_TRACES_SAMPLER"), "traceidratio") {
+	if r.otel("OTEL_TRACES_SAMPLER_ARG") != "" && !strings.HasSuffix(strings.ToLower(r.otel("OTEL_TRACES_SAMPLER")), "traceidratio") {
 		r.fault("OTEL_TRACES_SAMPLER_ARG", "has a meaning only with the sampler traceidratio or parentbased_traceidratio")
 	}
 }
@@ -117,26 +126,30 @@ func otelVariables() []otelVariable {
 		{"OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION", word("explicit_bucket_histogram", "base2_exponential_bucket_histogram")},
 		{"OTEL_EXPORTER_PROMETHEUS_HOST", host},
 		{"OTEL_EXPORTER_PROMETHEUS_PORT", port},
-		{"OTEL_METRIC_EXPORT_INTERVAL", positive},
-		{"OTEL_METRIC_EXPORT_TIMEOUT", positive},
+		{"OTEL_METRICS_EXEMPLAR_FILTER", exactly("always_on", "always_off", "trace_based")},
+		{"OTEL_METRIC_EXPORT_INTERVAL", milliseconds},
+		{"OTEL_METRIC_EXPORT_TIMEOUT", milliseconds},
 	}
 	for _, processor := range []string{"OTEL_BSP_", "OTEL_BLRP_"} {
-		for _, name := range []string{"SCHEDULE_DELAY", "EXPORT_TIMEOUT", "MAX_QUEUE_SIZE", "MAX_EXPORT_BATCH_SIZE"} {
-			all = append(all, otelVariable{processor + name, positive})
+		for _, name := range []string{"SCHEDULE_DELAY", "EXPORT_TIMEOUT"} {
+			all = append(all, otelVariable{processor + name, milliseconds})
+		}
+		for _, name := range []string{"MAX_QUEUE_SIZE", "MAX_EXPORT_BATCH_SIZE"} {
+			all = append(all, otelVariable{processor + name, count})
 		}
 	}
 	for _, limit := range []string{
 		"ATTRIBUTE_VALUE_LENGTH", "ATTRIBUTE_COUNT", "SPAN_ATTRIBUTE_VALUE_LENGTH", "SPAN_ATTRIBUTE_COUNT", "SPAN_EVENT_COUNT", "SPAN_LINK_COUNT",
 		"EVENT_ATTRIBUTE_COUNT", "LINK_ATTRIBUTE_COUNT", "LOGRECORD_ATTRIBUTE_VALUE_LENGTH", "LOGRECORD_ATTRIBUTE_COUNT",
 	} {
-		all = append(all, otelVariable{"OTEL_" + limit + "_LIMIT", positive})
+		all = append(all, otelVariable{"OTEL_" + limit + "_LIMIT", count})
 	}
 	for _, signal := range otlpSignals {
 		all = append(all,
 			otelVariable{otlpVariable(signal, "ENDPOINT"), collector},
-			otelVariable{otlpVariable(signal, "PROTOCOL"), word(ProtocolGRPC, ProtocolHTTP)},
-			otelVariable{otlpVariable(signal, "TIMEOUT"), positive},
-			otelVariable{otlpVariable(signal, "COMPRESSION"), word("gzip", none)},
+			otelVariable{otlpVariable(signal, "PROTOCOL"), exactly(ProtocolGRPC, ProtocolHTTP)},
+			otelVariable{otlpVariable(signal, "TIMEOUT"), milliseconds},
+			otelVariable{otlpVariable(signal, "COMPRESSION"), exactly("gzip", none)},
 			otelVariable{otlpVariable(signal, "HEADERS"), pairs},
 			otelVariable{otlpVariable(signal, "INSECURE"), word("true", "false")},
 			otelVariable{otlpVariable(signal, "CERTIFICATE"), certificateFile},
@@ -194,9 +207,32 @@ func words(s string) []string {
 	return all
 }
 
-func positive(s string) error {
-	if n, err := strconv.Atoi(s); err != nil || n < 1 {
-		return errors.New("must be a whole number of at least 1 (times are in milliseconds)")
+// exactly is for words that OpenTelemetry knows in this case only.
+func exactly(allowed ...string) func(string) error {
+	return func(s string) error {
+		if !slices.Contains(allowed, s) {
+			return errors.New("must be one of " + strings.Join(allowed, ", "))
+		}
+		return nil
+	}
+}
+
+// The limits are far above what makes sense, and below what the SDK takes memory for at once, or overflows at.
+const (
+	maxCount        = 1_000_000
+	maxMilliseconds = 24 * 60 * 60 * 1000
+)
+
+func count(s string) error {
+	if n, err := strconv.Atoi(s); err != nil || n < 1 || n > maxCount {
+		return fmt.Errorf("must be a whole number from 1 to %d", maxCount)
+	}
+	return nil
+}
+
+func milliseconds(s string) error {
+	if n, err := strconv.Atoi(s); err != nil || n < 1 || n > maxMilliseconds {
+		return fmt.Errorf("must be a whole number of milliseconds from 1 to %d", maxMilliseconds)
 	}
 	return nil
 }

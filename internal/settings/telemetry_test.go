@@ -43,7 +43,7 @@ func TestTelemetry(t *testing.T) {
 // TestBadTelemetry has every variable of OpenTelemetry's with a bad value, and the line that it leads to.
 func TestBadTelemetry(t *testing.T) {
 	f := newFiles(t)
-	const number = " must be a whole number of at least 1 (times are in milliseconds)"
+	const number, millis = " must be a whole number from 1 to 1000000", " must be a whole number of milliseconds from 1 to 86400000"
 	bad := map[string][2]string{
 		"OTEL_SDK_DISABLED":                                        {"yes", " must be one of true, false"},
 		"OTEL_TRACES_EXPORTER":                                     {"jaeger", " must be one of otlp, none"},
@@ -54,12 +54,16 @@ func TestBadTelemetry(t *testing.T) {
 		"OTEL_TRACES_SAMPLER_ARG":                                  {"0.5", " has a meaning only with the sampler traceidratio or parentbased_traceidratio"},
 		"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE":        {"x", " must be one of cumulative, delta, lowmemory"},
 		"OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION": {"x", " must be one of explicit_bucket_histogram, base2_exponential_bucket_histogram"},
+		"OTEL_METRICS_EXEMPLAR_FILTER":                             {"ALWAYS_ON", " must be one of always_on, always_off, trace_based"},
+		"OTEL_BSP_MAX_QUEUE_SIZE":                                  {"1000000000000", number},
+		"OTEL_BLRP_MAX_QUEUE_SIZE":                                 {" 100", " must not begin or end with a space: OpenTelemetry takes the default then"},
+		"OTEL_EXPORTER_OTLP_PROTOCOL":                              {"GRPC", " must be one of grpc, http/protobuf"},
 		"OTEL_EXPORTER_PROMETHEUS_HOST":                            {"a:b", " must be a host name or an IP address, without a port"},
 		"OTEL_EXPORTER_PROMETHEUS_PORT":                            {"x", " must be a port from 1 to 65535"},
 	}
 	suffixes := map[string][2]string{
 		"ENDPOINT": {"collector:4318", " must be a URL, as http://collector:4318 or https://collector:4318"},
-		"PROTOCOL": {"http/json", " must be one of grpc, http/protobuf"}, "TIMEOUT": {"10s", number}, "COMPRESSION": {"zip", " must be one of gzip, none"},
+		"PROTOCOL": {"http/json", " must be one of grpc, http/protobuf"}, "TIMEOUT": {"10s", millis}, "COMPRESSION": {"zip", " must be one of gzip, none"},
 		"HEADERS":  {"hunter2", " must be NAME=VALUE, more of them with commas between, special characters percent-encoded"},
 		"INSECURE": {"no", " must be one of true, false"}, "CERTIFICATE": {f.noPEM, " names a file without a PEM certificate"},
 		"CLIENT_CERTIFICATE": {f.missing, " names a file that can't be read: no such file or directory"},
@@ -74,6 +78,9 @@ func TestBadTelemetry(t *testing.T) {
 		}
 		if !known { // the others are numbers
 			c = [2]string{"0", number}
+			if strings.HasSuffix(name, "_DELAY") || strings.HasSuffix(name, "_TIMEOUT") || strings.HasSuffix(name, "_INTERVAL") {
+				c = [2]string{"9300000000000", millis}
+			}
 		}
 		env := f.outside()
 		env[name] = c[0]

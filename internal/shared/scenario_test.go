@@ -211,9 +211,9 @@ func panics(t *testing.T) (n float64) {
 func TestScenarioNeighbour(t *testing.T) {
 	t.Parallel()
 	w := newRehearsal(t)
-	w.options.Settings.Workers = 2
+	w.options.Settings.Workers, w.options.Settings.FaultMaxDelay = 2, time.Minute
 	w.start()
-	w.create("slow", scenario("provision=delay(10s)"))
+	w.create("slow", scenario("provision=1*delay(40s)"))
 	time.Sleep(500 * time.Millisecond)
 	w.create("orders")
 	w.ready("orders")

@@ -26,14 +26,19 @@ type Controller struct {
 	mu sync.Mutex
 	// primaries are the last known ones of dedicated servers.
 	primaries map[types.UID]string
+	// planned has when the controller itself made a server change its primary.
+	planned map[types.UID]time.Time
 }
+
+// plannedFor is how long after the controller moved or restarted a primary a change is its doing.
+const plannedFor = 5 * time.Minute
 
 // Controller is the telemetry of the controller of that kind; nil where nothing is exported.
 func (t *Telemetry) Controller(kind string) *Controller {
 	if !t.active() {
 		return nil
 	}
-	return &Controller{Telemetry: t, kind: keyKind.String(kind), primaries: map[types.UID]string{}}
+	return &Controller{Telemetry: t, kind: keyKind.String(kind), primaries: map[types.UID]string{}, planned: map[types.UID]time.Time{}}
 }
 
 // with are a measurement's attributes, the kind among them.
@@ -123,10 +128,26 @@ func (c *Controller) Primary(ctx context.Context, server types.UID, was, is stri
 	} else if last != "" {
 		c.primaries[server] = last
 	}
-	c.mu.Unlock()
-	if last != "" && is != "" && last != is {
-		c.instruments.failover.Add(ctx, 1)
+	changed := last != "" && is != "" && last != is
+	at, asked := c.planned[server]
+	if changed {
+		delete(c.planned, server)
 	}
+	c.mu.Unlock()
+	if changed {
+		planned := asked && time.Since(at) < plannedFor
+		c.instruments.failover.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(keyPlanned.Bool(planned))))
+	}
+}
+
+// Planned is told that the controller is about to move or restart a dedicated server's primary.
+func (c *Controller) Planned(server types.UID) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.planned[server] = time.Now()
 }
 
 // Forget forgets a dedicated server that is deleted.
@@ -137,4 +158,5 @@ func (c *Controller) Forget(server types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.primaries, server)
+	delete(c.planned, server)
 }

@@ -38,4 +38,13 @@ func (h *errorHandler) Handle(err error) {
 		slog.String("err", oneLine(err.Error())), slog.Int("more", hidden))
 }
 
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+// maxError is what is logged of an error, in bytes.
+const maxError = 300
+
+// oneLine is an error's text on one line, without what a collector, or a proxy before it, answered: that may repeat what it was
+// sent, the headers with a token among it.
+func oneLine(s string) string {
+	s, _, _ = strings.Cut(s, "body:")
+	s = strings.Join(strings.Fields(s), " ")
+	return strings.ToValidUTF8(s[:min(len(s), maxError)], "")
+}

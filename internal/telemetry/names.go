@@ -16,6 +16,8 @@ const (
 	keyChange = attribute.Key("databases.change")
 	// keyRefusal is the reason for which a claim was refused.
 	keyRefusal = attribute.Key("databases.reason")
+	// keyPlanned says whether the controller itself had moved or restarted the primary.
+	keyPlanned = attribute.Key("databases.planned")
 	// keyObject is the name of the object that is reconciled; saved queries know it by this one.
 	keyObject = attribute.Key("humus.kube.object.name")
 )

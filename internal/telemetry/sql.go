@@ -33,17 +33,21 @@ func (t *Telemetry) SQL() postgres.Interceptor {
 			inner, spans = startSpans(ctx, tracer, statements)
 		}
 		start := time.Now()
-		err := call(inner)
+		err := errPanicked
+		defer func() { end(spans, time.Now(), err) }() // also where the call panics
+		err = call(inner)
 		took := time.Since(start)
 		attributes := []attribute.KeyValue{semconv.DBSystemNamePostgreSQL, semconv.DBQuerySummary(strings.Join(statements, "; "))}
 		if err != nil {
 			attributes = append(attributes, semconv.ErrorTypeKey.String(errorType(err)))
 		}
 		t.instruments.roundTrip.Record(ctx, took.Seconds(), metric.WithAttributeSet(attribute.NewSet(attributes...)))
-		end(spans, start.Add(took), err)
 		return err
 	}
 }
+
+// errPanicked is what the spans tell of a call that didn't come back.
+var errPanicked = errors.New("the call panicked")
 
 func startSpans(ctx context.Context, tracer trace.Tracer, statements []string) (context.Context, []trace.Span) {
 	spans := make([]trace.Span, 0, len(statements))

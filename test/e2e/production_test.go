@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/example/databases/api/postgres/v1alpha1"
+	"github.com/example/databases/internal/settings"
 	"github.com/example/databases/internal/testenv"
 )
 
@@ -293,31 +294,30 @@ func (w *world) restarts(pod string) (n int32) {
 func TestRolloutLosesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.deployShared(w.sharedServer("a-password-of-the-test"))
+	w.eventually("somebody leads", func() bool { return w.leaderNow() != "" })
 	before := w.leaderNow()
 	wait := w.stream("rollout", 50)
 	w.kubectl("rollout", "restart", "deployment/databases", "-n", deployNamespace)
 	least := 2
 	w.eventually("the rollout ends", func() bool {
 		var status struct {
-			Status struct{ ReadyReplicas, UpdatedReplicas, Replicas int }
+			Metadata struct{ Generation int }
+			Status   struct{ ObservedGeneration, ReadyReplicas, UpdatedReplicas, Replicas int }
 		}
 		if err := json.Unmarshal([]byte(w.kubectl("get", "deployment", "databases", "-n", deployNamespace, "-o", "json")), &status); err != nil {
 			t.Fatal(err)
 		}
 		least = min(least, status.Status.ReadyReplicas)
-		return status.Status.UpdatedReplicas == 2 && status.Status.Replicas == 2 && status.Status.ReadyReplicas == 2
+		return status.Status.ObservedGeneration >= status.Metadata.Generation && status.Status.UpdatedReplicas == 2 && status.Status.Replicas == 2 && status.Status.ReadyReplicas == 2
 	})
 	if least < 2 {
 		t.Errorf("%d replicas were ready at one moment", least)
 	}
 	wait()
-	if now := w.leaderNow(); now == before {
-		t.Errorf("%s leads still", now)
-	}
-	budget := w.kubectl("get", "pdb", "-n", deployNamespace, "-o", "jsonpath={.items[*].status.disruptionsAllowed}")
-	if budget != "1" {
-		t.Errorf("the budget allows %q disruptions, want 1", budget)
-	}
+	w.eventually("a new pod leads", func() bool { now := w.leaderNow(); return now != "" && now != before })
+	w.eventually("the budget allows one disruption", func() bool {
+		return w.kubectl("get", "pdb", "-n", deployNamespace, "-o", "jsonpath={.items[*].status.disruptionsAllowed}") == "1"
+	})
 }
 
 func (w *world) leaderNow() string { pod, _ := w.leader(); return pod }
@@ -401,9 +401,17 @@ func TestBadSettingsInAPod(t *testing.T) {
 	good := pod.Spec.Containers[0]
 	pod.Spec.RestartPolicy, pod.Spec.Containers = corev1.RestartPolicyNever, nil
 	bad := badValues()
+	telemetry := *good.DeepCopy() // all at once
+	telemetry.Name, telemetry.Resources = "telemetry", corev1.ResourceRequirements{}
+	telemetry.ReadinessProbe, telemetry.LivenessProbe, telemetry.StartupProbe, telemetry.Ports = nil, nil, nil, nil
+	for _, name := range settings.OTelVariables() {
+		telemetry.Env = append(telemetry.Env, corev1.EnvVar{Name: name, Value: "not good: *"})
+	}
+	pod.Spec.Containers = append(pod.Spec.Containers, telemetry)
 	for name, value := range bad {
 		container := *good.DeepCopy()
 		container.Name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+		container.Resources = corev1.ResourceRequirements{}
 		container.ReadinessProbe, container.LivenessProbe, container.StartupProbe, container.Ports = nil, nil, nil, nil
 		set := corev1.EnvVar{Name: name, Value: value}
 		replaced := false
@@ -437,6 +445,12 @@ func TestBadSettingsInAPod(t *testing.T) {
 		log := w.kubectl("logs", "bad", "-n", deployNamespace, "-c", container)
 		if codes[container] != 78 || !strings.Contains(log, "\n"+name+" ") {
 			t.Errorf("%s: status %d, log:\n%s", name, codes[container], log)
+		}
+	}
+	log := w.kubectl("logs", "bad", "-n", deployNamespace, "-c", "telemetry")
+	for _, name := range settings.OTelVariables() {
+		if codes["telemetry"] != 78 || !strings.Contains(log, "\n"+name+" ") {
+			t.Errorf("%s: status %d, log:\n%s", name, codes["telemetry"], log)
 		}
 	}
 	w.works("orders") // the replicas that run go on
