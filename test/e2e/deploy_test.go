@@ -119,8 +119,18 @@ func TestChart(t *testing.T) {
 	if denied := w.denied(mark, inPods); len(denied) > 0 {
 		t.Errorf("the program lacks rights: %q", denied)
 	}
+	// In one namespace only, with rights in that one.
+	mark = w.mark()
+	run(strings.Replace(fmt.Sprintf(values, "20m"), "{crds", "{watchNamespace: "+w.namespace+", crds", 1), "upgrade", "databases", "../../deploy/chart")
+	if roles := w.kubectl("get", "clusterroles", "-o", "name", "-l", "app.kubernetes.io/part-of=databases"); roles != "" {
+		t.Errorf("the program still has rights in the whole cluster: %s", roles)
+	}
+	w.works("in-its-namespace")
+	if denied := w.denied(mark, inPods); len(denied) > 0 {
+		t.Errorf("the program lacks rights in its one namespace: %q", denied)
+	}
 	run("", "uninstall", "databases", "--wait")
-	if n := len(w.sharedPasswords("")); n != 2 {
-		t.Errorf("%d Databases are left after uninstalling, want 2", n)
+	if n := len(w.sharedPasswords("")); n != 3 {
+		t.Errorf("%d Databases are left after uninstalling, want 3", n)
 	}
 }

@@ -462,6 +462,13 @@ func TestBadSettingsInAPod(t *testing.T) {
 func TestTakenOver(t *testing.T) {
 	w := newWorld(t)
 	w.deployShared(w.sharedServer("a-password-of-the-test"))
+	// The component that such clusters need.
+	w.kubectl("apply", "-f", "../../deploy/kustomize/components/owner-enforcement/rbac.yaml")
+	w.Cleanup(func() {
+		command := exec.Command(kubectl, "delete", "-f", "../../deploy/kustomize/components/owner-enforcement/rbac.yaml")
+		command.Env = append(os.Environ(), "KUBECONFIG="+testenv.Get(w).Kubeconfig)
+		_ = command.Run()
+	})
 	for _, name := range []string{"restored-postgres", "restored-credentials"} {
 		secret := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{

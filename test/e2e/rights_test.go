@@ -47,13 +47,6 @@ var neverSeen = map[string]string{
 	"update pods":       toGrant,
 	"update databases.postgres.example.com/finalizers": enforced,
 	"update databases.database.example.com/finalizers": enforced,
-	"delete secrets":                                enforced,
-	"delete services":                               enforced,
-	"delete serviceaccounts":                        enforced,
-	"delete configmaps":                             enforced,
-	"delete roles.rbac.authorization.k8s.io":        enforced,
-	"delete rolebindings.rbac.authorization.k8s.io": enforced,
-	"delete networkpolicies.networking.k8s.io":      enforced,
 }
 
 const (
@@ -156,6 +149,8 @@ func checkRights(audit string) error {
 	}
 	used := map[string]bool{}
 	var faults []string
+	// names are of the rights that manifests could tie to one object each: which names were used.
+	names := map[string]map[string]bool{"get namespaces": {}, "get leases.coordination.k8s.io": {}, "update leases.coordination.k8s.io": {}}
 	for line := range bytes.Lines(content) {
 		var r request
 		if json.Unmarshal(line, &r) != nil || r.Stage != "ResponseComplete" && r.Stage != "ResponseStarted" || r.User.Username != inPods && r.User.Username != outside {
@@ -165,9 +160,16 @@ func checkRights(audit string) error {
 			faults = append(faults, fmt.Sprintf("refused: %s %s (%s)", r.Verb, r.RequestURI, r.UserAgent))
 			continue
 		}
-		used[r.Verb+" "+r.ObjectRef.resource()] = true
+		verbs := []string{r.Verb}
 		if r.Verb == "patch" && r.ResponseStatus.Code == http.StatusCreated {
-			used["create "+r.ObjectRef.resource()] = true // an apply of what isn't there needs both
+			verbs = append(verbs, "create") // an apply of what isn't there needs both
+		}
+		for _, verb := range verbs {
+			right := verb + " " + r.ObjectRef.resource()
+			used[right] = true
+			if named := names[right]; named != nil {
+				named[r.ObjectRef.Name] = true
+			}
 		}
 	}
 	rights := rightsOf(append(cluster, own...))
@@ -179,12 +181,30 @@ func checkRights(audit string) error {
 			faults = append(faults, "used, though listed as "+reason+": "+right)
 		}
 	}
+	for right, used := range names {
+		if tied := tiedTo(append(cluster, own...), right); len(used) > 0 && len(tied) != len(used) {
+			faults = append(faults, fmt.Sprintf("%s: granted for the names %q (none: for all), used for %d", right, tied, len(used)))
+		}
+	}
 	if len(faults) > 0 {
 		slices.Sort(faults)
 		return errors.New(strings.Join(slices.Compact(faults), "\n"))
 	}
 	fmt.Printf("rights: %d granted, all of them used but for %d that are listed with a reason; none was missing\n", len(rights), len(neverSeen))
 	return nil
+}
+
+// tiedTo are the names for which a right is granted; empty where it is granted for all.
+func tiedTo(rules []rbacv1.PolicyRule, right string) (names []string) {
+	for _, rule := range rules {
+		if slices.Contains(rightsOf([]rbacv1.PolicyRule{rule}), right) {
+			if len(rule.ResourceNames) == 0 {
+				return nil
+			}
+			names = append(names, rule.ResourceNames...)
+		}
+	}
+	return names
 }
 
 // rightsOf lists each verb with each resource once.
@@ -204,7 +224,7 @@ func rightsOf(rules []rbacv1.PolicyRule) (all []string) {
 }
 
 // reference is an audit log's objectRef.
-type reference struct{ APIGroup, Resource, Subresource string }
+type reference struct{ APIGroup, Resource, Subresource, Name string }
 
 func (r reference) resource() string {
 	name := r.Resource
