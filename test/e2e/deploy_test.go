@@ -120,11 +120,14 @@ func TestChart(t *testing.T) {
 		t.Errorf("the program lacks rights: %q", denied)
 	}
 	// In one namespace only, with rights in that one.
-	mark = w.mark()
 	run(strings.Replace(fmt.Sprintf(values, "20m"), "{crds", "{watchNamespace: "+w.namespace+", crds", 1), "upgrade", "databases", "../../deploy/chart")
 	if roles := w.kubectl("get", "clusterroles", "-o", "name", "-l", "app.kubernetes.io/part-of=databases"); roles != "" {
 		t.Errorf("the program still has rights in the whole cluster: %s", roles)
 	}
+	w.eventually("the pods with the earlier rights are gone", func() bool {
+		return len(strings.Fields(w.kubectl("get", "pods", "-n", deployNamespace, "-l", "app.kubernetes.io/name=databases", "-o", "name"))) == 2
+	})
+	mark = w.mark()
 	w.works("in-its-namespace")
 	if denied := w.denied(mark, inPods); len(denied) > 0 {
 		t.Errorf("the program lacks rights in its one namespace: %q", denied)

@@ -77,7 +77,7 @@ func TestKindStack(t *testing.T) {
 		t.Fatalf("%v: %s", err, output)
 	}
 	manifests := w.kubectl("kustomize", folder)
-	if output, err := w.tryKubectl(manifests, "apply", "--server-side", "-f", "-"); err != nil {
+	if output, err := w.tryKubectl(manifests, "apply", "-n", deployNamespace, "--server-side", "-f", "-"); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
 	for _, deployment := range []string{"postgres", "collector", "tempo", "prometheus", "grafana", "databases"} {
@@ -85,11 +85,11 @@ func TestKindStack(t *testing.T) {
 			t.Fatalf("%v: %s\n%s", err, output, w.kubectl("describe", "pods", "-n", deployNamespace, "-l", "app.kubernetes.io/name="+deployment))
 		}
 	}
-	w.kubectl("apply", "-f", "../../deploy/kind/database.yaml")
+	w.kubectl("apply", "-n", "default", "-f", "../../deploy/kind/database.yaml")
 	orders := &v1alpha1.Database{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders"}}
 	w.eventually("orders is Ready", func() bool {
 		return w.Get(t.Context(), client.ObjectKeyFromObject(orders), orders) == nil &&
 			apimeta.IsStatusConditionTrue(orders.Status.Conditions, v1alpha1.ConditionReady)
 	})
-	w.kubectl("delete", "-f", "../../deploy/kind/database.yaml", "--timeout=1m")
+	w.kubectl("delete", "-n", "default", "-f", "../../deploy/kind/database.yaml", "--timeout=1m")
 }
