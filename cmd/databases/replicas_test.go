@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -51,25 +50,8 @@ type replica struct {
 	name   string
 	cmd    *exec.Cmd
 	probes string
-	log    *lockedBuffer
+	log    *testenv.Buffer
 	ended  chan error
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // pod is what a replica finds in its pod: files that may be replaced, and who it is.
@@ -120,7 +102,7 @@ func newPodWith(t *testing.T, server *postgrestest.Server, rules ...rbacv1.Polic
 	p.write(p.ca, string(config.CAData))
 	p.write(p.token, p.newToken("token-1"))
 	p.write(p.dsn, server.SuperuserDSN())
-	p.write(p.cert, selfSigned(t, 1))
+	p.write(p.cert, testenv.SelfSigned(t, 1))
 	p.env = []string{
 		"KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port, "KUBERNETES_CA_FILE=" + p.ca, "KUBERNETES_TOKEN_FILE=" + p.token,
 		"POD_NAMESPACE=" + p.namespace, "PROBES_TLS_PEM_FILE=" + p.cert, "CONTROLLER_NAMESPACE=" + p.namespace,
@@ -168,7 +150,7 @@ func (p *pod) start(name string) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{t: t, name: name, probes: free.Addr().String(), log: &lockedBuffer{}, ended: make(chan error, 1)}
+	r := &replica{t: t, name: name, probes: free.Addr().String(), log: &testenv.Buffer{}, ended: make(chan error, 1)}
 	_ = free.Close()
 	r.cmd = exec.Command(file) //nolint:noctx // it is ended by its signals
 	r.cmd.Env = append(p.env, "POD_NAME="+name, "PROBES_ADDR="+r.probes)
@@ -344,7 +326,7 @@ func TestFilesAreReplaced(t *testing.T) {
 	p.create("first")
 	eventually(t, "the first Database", func() bool { return len(p.passwords()) == 1 })
 
-	p.write(p.cert, selfSigned(t, 2))
+	p.write(p.cert, testenv.SelfSigned(t, 2))
 	p.write(p.token, p.newToken("token-2"))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "token-1"}}
 	if err := testenv.Get(t).Client().Delete(t.Context(), secret); err != nil {

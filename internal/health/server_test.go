@@ -2,79 +2,35 @@ package health_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/example/databases/internal/health"
+	"github.com/example/databases/internal/testenv"
 )
-
-// pair is a certificate with that serial number, and its key.
-func pair(t *testing.T, serial int64) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour)}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})) +
-		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
-}
-
-// buffer is a log that may be read while it is written.
-type buffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
 
 type probes struct {
 	t      *testing.T
 	file   string
 	addr   string
-	log    *buffer
+	log    *testenv.Buffer
 	synced atomic.Bool
 }
 
 func start(t *testing.T) *probes {
 	t.Helper()
-	p := &probes{t: t, file: filepath.Join(t.TempDir(), "tls.pem"), log: &buffer{}}
-	p.write(pair(t, 1))
+	p := &probes{t: t, file: filepath.Join(t.TempDir(), "tls.pem"), log: &testenv.Buffer{}}
+	p.write(testenv.SelfSigned(t, 1))
 	server, err := health.NewServer(health.Options{
 		Addr: "127.0.0.1:0", PEMFile: p.file, Log: slog.New(slog.NewJSONHandler(p.log, nil)),
 		Synced: func() error {
@@ -166,9 +122,9 @@ func TestCertificateReplaced(t *testing.T) {
 		return func() bool { _, _, got := p.get("/healthz"); return got == serial }
 	}
 	until("the first", serves(1))
-	p.write(pair(t, 2))
+	p.write(testenv.SelfSigned(t, 2))
 	until("the second", serves(2))
-	broken := pair(t, 3)
+	broken := testenv.SelfSigned(t, 3)
 	p.write(broken[:len(broken)/2])
 	until("a complaint", func() bool { return serves(2)() && strings.Contains(p.log.String(), "can't be used") })
 	for range 5 {
@@ -184,13 +140,13 @@ func TestCertificateReplaced(t *testing.T) {
 	if !serves(2)() {
 		t.Error("without a file the last good certificate isn't served")
 	}
-	p.write(pair(t, 4))
+	p.write(testenv.SelfSigned(t, 4))
 	until("the fourth", serves(4))
 }
 
 func TestRefusals(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tls.pem")
-	if err := os.WriteFile(file, []byte(pair(t, 1)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(testenv.SelfSigned(t, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it doesn't wait

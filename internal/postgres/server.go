@@ -203,15 +203,6 @@ func (s *Server) probe(ctx context.Context) error {
 	return s.intercept(ctx, "CONNECT", pool.Ping)
 }
 
-// Ping asks the server for an answer, over a pooled connection. Where it can't be reached, those who were to be notified are.
-func (s *Server) Ping(ctx context.Context) error {
-	return s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		ctx, cancel := context.WithTimeout(ctx, silence)
-		defer cancel()
-		return s.intercept(ctx, "PING", conn.Ping)
-	})
-}
-
 // run calls f with a connection. A connection that turns out to be dead is replaced once, so f may run twice: it must
 // begin by observing. A server that can't be reached opens the breaker.
 func (s *Server) run(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {

@@ -1,13 +1,6 @@
 package settings_test
 
 import (
-	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/example/databases/internal/settings"
+	"github.com/example/databases/internal/testenv"
 )
 
 const kubeconfig = `apiVersion: v1
@@ -42,31 +36,10 @@ func newFiles(t *testing.T) files {
 	}
 	return files{
 		dir: dir, kubeconfig: write("kubeconfig", kubeconfig), dsn: write("dsn", "postgres://admin:hunter2@db:5432/postgres\n"),
-		pem: write("pem", certificate(t)), token: write("token", "a token"), empty: write("empty", " \n"),
+		pem: write("pem", testenv.SelfSigned(t, 1)), token: write("token", "a token"), empty: write("empty", " \n"),
 		noPEM: write("nopem", "hello"), missing: filepath.Join(dir, "missing"),
 		badDSN: write("baddsn", "postgres://admin:hunter2@db:port/postgres"), badKubeconfig: write("badkubeconfig", "apiVersion: v1\nkind: Config\n"),
 	}
-}
-
-func certificate(t *testing.T) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	_ = pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: cert})
-	_ = pem.Encode(&b, &pem.Block{Type: "PRIVATE KEY", Bytes: private})
-	return b.String()
 }
 
 func (f files) outside() map[string]string {

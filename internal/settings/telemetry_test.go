@@ -1,10 +1,13 @@
 package settings_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/example/databases/internal/settings"
+	"github.com/example/databases/internal/testenv"
 )
 
 func TestTelemetry(t *testing.T) {
@@ -98,6 +101,25 @@ func TestBadTelemetry(t *testing.T) {
 	want := "CONTROLLER_WORKERS must be a whole number from 1 to 100\nOTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1\n" +
 		"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_KEY go together: set both or neither"
 	if err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
+
+// TestClientKeyFits: a key that is another certificate's would be left out by the SDK without a word.
+func TestClientKeyFits(t *testing.T) {
+	f := newFiles(t)
+	other := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(other, []byte(testenv.SelfSigned(t, 2)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := f.outside()
+	env["OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"], env["OTEL_EXPORTER_OTLP_CLIENT_KEY"] = f.pem, f.pem
+	if _, err := read(env); err != nil {
+		t.Error(err)
+	}
+	env["OTEL_EXPORTER_OTLP_CLIENT_KEY"] = other
+	want := "OTEL_EXPORTER_OTLP_CLIENT_KEY names a file that doesn't hold the private key of OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"
+	if _, err := read(env); err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
 }

@@ -60,7 +60,7 @@ func TestControllerGone(t *testing.T) {
 	w.start("PATRONI_IMAGE=databases-patroni:another")
 	check("another build")
 	w.kill(syscall.SIGTERM)
-	w.log.reset()
+	w.log.Reset()
 	w.start()
 	w.eventually("the program works", func() bool { return strings.Contains(w.log.String(), `"msg":"Starting workers","controller":"server"`) })
 	proxy.cut(true)

@@ -358,29 +358,8 @@ func (w *world) mark() int64 {
 	return info.Size()
 }
 
-// buffer may be written and read at once.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-func (b *buffer) reset() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.b.Reset()
-}
+// buffer is a program's log.
+type buffer struct{ testenv.Buffer }
 
 func (b *buffer) tail(lines int) string {
 	all := slices.DeleteFunc(strings.Split(strings.TrimSpace(b.String()), "\n"), func(line string) bool {

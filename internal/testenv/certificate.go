@@ -1,4 +1,4 @@
-package main
+package testenv
 
 import (
 	"crypto/ecdsa"
@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// selfSigned is a certificate with that serial number, and its key.
-func selfSigned(t *testing.T, serial int64) string {
+// SelfSigned is a certificate with that serial number, and its key.
+func SelfSigned(t testing.TB, serial int64) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
