@@ -38,8 +38,8 @@ with_images() {
 explain() {
 	kubectl get pods -n $namespace -l app.kubernetes.io/name=databases >&2 || true
 	kubectl get events -n $namespace --field-selector type=Warning --sort-by=.lastTimestamp 2>/dev/null | tail -n 5 >&2
-	kubectl logs -n $namespace deployment/databases --tail=10 >&2 || true
-	fail "the program doesn't run after $timeout: its pods, the last warnings and the end of its log stand above"
+	kubectl logs -n $namespace -l app.kubernetes.io/name=databases --prefix --tail=10 >&2 || true
+	fail "the program doesn't run after $timeout: its pods, the last warnings and the end of their logs stand above"
 }
 
 for program in kubectl openssl; do

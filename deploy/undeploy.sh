@@ -55,7 +55,8 @@ delete poddisruptionbudget/databases networkpolicy/databases rolebinding/databas
 	serviceaccount/databases secret/databases-probes -n $namespace
 delete lease/databases-controller -n $namespace # the program made it
 delete configmap -n $namespace -l app.kubernetes.io/part-of=databases # the settings, present and earlier ones
-delete clusterrolebinding/databases clusterrole/databases
+delete clusterrolebinding/databases clusterrole/databases \
+	clusterrolebinding/databases-owner-enforcement clusterrole/databases-owner-enforcement
 left=$(foreign)
 if [ -z "$left" ]; then
 	delete namespace $namespace

@@ -55,9 +55,11 @@ for program in docker kind kubectl openssl; do
 done
 docker info >/dev/null 2>&1 || fail "Docker doesn't answer: start it, and try docker info"
 
-docker build -f ../../images/databases/Dockerfile -t databases:dev ../..
-docker build -f ../../images/databases-patroni/Dockerfile -t databases-patroni:dev ../..
+version=$(git -C ../.. describe --always --dirty --tags 2>/dev/null || true) # none without git
+docker build -f ../../images/databases/Dockerfile --build-arg VERSION="$version" -t databases:dev ../..
+docker build -f ../../images/databases-patroni/Dockerfile --build-arg VERSION="$version" -t databases-patroni:dev ../..
 kind get clusters 2>/dev/null | grep -qx $cluster || kind create cluster --name $cluster --wait 2m
+kind export kubeconfig --name $cluster # a cluster of an earlier run may not be in this kubeconfig
 kubectl config use-context kind-$cluster >/dev/null
 # shellcheck disable=SC2086 # a list of names
 kind load docker-image --name $cluster $images

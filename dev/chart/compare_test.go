@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"regexp"
@@ -14,7 +15,7 @@ import (
 // everything switches on what is off by default.
 const everything = `
 sharedServer: {enabled: true, host: db.example.com, sslmode: verify-full, caFile: /etc/databases/admin/ca.crt}
-otel: {endpoint: "http://collector:4317", protocol: grpc}
+otel: {endpoint: "http://collector:4317", protocol: grpc, existingSecret: collector}
 prometheus: {enabled: true}
 podMonitor: {enabled: true, interval: 30s, labels: {release: prometheus}}
 prometheusRule: {enabled: true, labels: {release: prometheus}}
@@ -26,6 +27,7 @@ nodeSelector: {kubernetes.io/os: linux}
 tolerations: [{key: control, operator: Exists}]
 affinity: {nodeAffinity: {}}
 watchNamespace: team-a
+rbac: {ownerReferencesPermissionEnforcement: true}
 `
 
 // TestSameAsKustomize compares what the chart and the manifests make, object by object. What may differ is in normal, and in
@@ -33,7 +35,7 @@ watchNamespace: team-a
 func TestSameAsKustomize(t *testing.T) {
 	const (
 		ns      = "Namespace /databases"                        // Helm's users make it
-		probes  = "Secret databases/databases-probes"           // beside the manifests, by probes-certificate.sh
+		probes  = "Secret databases/databases-probes-self"      // beside the manifests, by probes-certificate.sh
 		server  = "ConfigMap databases/databases-shared-server" // beside the manifests, by hand
 		monitor = "{prometheus: {enabled: true}, podMonitor: {enabled: true}, prometheusRule: {enabled: true}}"
 	)
@@ -41,9 +43,20 @@ func TestSameAsKustomize(t *testing.T) {
 		values, folder       string
 		onlyThere, onlyChart []string
 	}{
-		"defaults":            {"{}", "../../deploy/kustomize", []string{ns}, []string{probes}},
-		"a shared server":     {"sharedServer: {enabled: true, host: db.example.com}", "../../deploy/kustomize/shared-server", []string{ns}, []string{server, probes}},
-		"cert-manager":        {"probes: {certManager: {enabled: true}}", "testdata/cert-manager", []string{ns}, nil},
+		"defaults":        {"{}", "../../deploy/kustomize", []string{ns}, []string{probes}},
+		"a shared server": {"sharedServer: {enabled: true, host: db.example.com}", "../../deploy/kustomize/shared-server", []string{ns}, []string{server, probes}},
+		"cert-manager":    {"probes: {certManager: {enabled: true}}", "testdata/cert-manager", []string{ns}, nil},
+		"scraped":         {"prometheus: {enabled: true}", "testdata/prometheus", []string{ns}, []string{probes}},
+		"OTLP":            {"otel: {endpoint: 'http://collector:4317', protocol: grpc}", "testdata/otel", []string{ns}, []string{probes}},
+		"checked owners":  {"rbac: {ownerReferencesPermissionEnforcement: true}", "testdata/owner-enforcement", []string{ns}, []string{probes}},
+		"one namespace": {
+			"watchNamespace: team-a", "testdata/one-namespace",
+			[]string{"ClusterRole /databases", "ClusterRoleBinding /databases", ns},
+			[]string{
+				"Role kube-system/databases-cluster-id", "Role team-a/databases", "RoleBinding kube-system/databases-cluster-id",
+				"RoleBinding team-a/databases", probes,
+			},
+		},
 		"Prometheus operator": {monitor, "testdata/prometheus-operator", []string{ns}, []string{probes}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +102,7 @@ func missing(here, there objects) []string {
 }
 
 // normal takes away what may differ: Helm's labels and annotation; the name of the settings, which is a hash in the manifests and
-// an annotation of the pods in the chart; the order of lists whose items have names.
+// an annotation of the pods in the chart; the name of the Secret that the chart makes for the probes; the order of lists whose items have names.
 func normal(t *testing.T, object map[string]any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(object)
@@ -97,6 +110,7 @@ func normal(t *testing.T, object map[string]any) map[string]any {
 		t.Fatal(err)
 	}
 	var copied map[string]any
+	text = bytes.ReplaceAll(text, []byte("databases-probes-self"), []byte("databases-probes"))
 	if err := json.Unmarshal(hashed.ReplaceAll(text, []byte("databases-settings")), &copied); err != nil {
 		t.Fatal(err)
 	}

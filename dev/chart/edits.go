@@ -7,12 +7,9 @@ var subject = edit{
 }
 
 // rbacEdits make the ClusterRole a Role where one namespace is watched; templates/watch.yaml has what remains outside it.
-var rbacEdits = []edit{
-	{old: "kind: ClusterRole\nmetadata:\n  name: databases\n", new: roleMetadata(`kind: {{ include "databases.roleKind" . }}`)},
-	{old: "kind: ClusterRoleBinding\nmetadata:\n  name: databases\n", new: roleMetadata(`kind: {{ include "databases.roleKind" . }}Binding`)},
-	{old: "  kind: ClusterRole\n", new: "  kind: {{ include \"databases.roleKind\" . }}\n"},
-	{old: "  namespace: databases\n", new: "  namespace: {{ .Release.Namespace }}\n"},
-	{
+var rbacEdits = append(roleEdits("databases", ""),
+	edit{old: "system:serviceaccount:databases:databases", new: "system:serviceaccount:{{ .Release.Namespace }}:databases"},
+	edit{
 		old: `# Whose uid is this cluster's name in the claims on roles.
 - apiGroups: [""]
   resources: [namespaces]
@@ -28,14 +25,25 @@ var rbacEdits = []edit{
 {{- end }}
 `,
 	},
+)
+
+// roleEdits are those of a ClusterRole and its binding with the name and, in the manifest, the labels.
+func roleEdits(name, labels string) []edit {
+	const kind = `kind: {{ include "databases.roleKind" . }}`
+	return []edit{
+		{old: "kind: ClusterRole\nmetadata:\n  name: " + name + "\n" + labels, new: roleMetadata(kind, name)},
+		{old: "kind: ClusterRoleBinding\nmetadata:\n  name: " + name + "\n" + labels, new: roleMetadata(kind+"Binding", name)},
+		{old: "  kind: ClusterRole\n", new: "  " + kind + "\n"},
+		{old: "  namespace: databases\n", new: "  namespace: {{ .Release.Namespace }}\n"},
+	}
 }
 
-func roleMetadata(kind string) string {
+func roleMetadata(kind, name string) string {
 	return kind + `
 metadata:
-  name: databases
+  name: ` + name + `
   {{- with .Values.watchNamespace }}
-  namespace: {{ . }}
+  namespace: {{ . | quote }}
   {{- end }}
 ` + chartLabels
 }
@@ -48,7 +56,7 @@ var deploymentEdits = []edit{
       annotations:
         # A change of the settings reaches the pods by a rollout.
         checksum/settings: {{ cat (include "databases.settings" .) (include "databases.sharedServer" .) | sha256sum }}
-        {{- if .Values.prometheus.enabled }}
+        {{- if and .Values.prometheus.enabled (not .Values.podMonitor.enabled) }}
         prometheus.io/scrape: "true"
         prometheus.io/port: {{ .Values.prometheus.port | quote }}
         {{- end }}
@@ -70,6 +78,14 @@ var deploymentEdits = []edit{
         - name: POSTGRES_ADMIN_DSN_FILE
           value: /etc/databases/admin/dsn
         {{- end }}
+        {{- with .Values.otel.existingSecret }}
+        - name: OTEL_EXPORTER_OTLP_HEADERS
+          valueFrom:
+            secretKeyRef:
+              name: {{ . | quote }}
+              key: headers
+              optional: true
+        {{- end }}
 `},
 	{old: "          value: databases-patroni:dev\n", new: "          value: {{ .Values.patroniImage | quote }}\n"},
 	{old: "/etc/databases/probes/tls.pem\n", new: "/etc/databases/probes/{{ include \"databases.probesKey\" . }}\n"},
@@ -89,13 +105,24 @@ var deploymentEdits = []edit{
           mountPath: /etc/databases/admin
           readOnly: true
         {{- end }}
+        {{- if .Values.otel.existingSecret }}
+        - name: otel
+          mountPath: /etc/databases/otel
+          readOnly: true
+        {{- end }}
 `},
-	{old: "          secretName: databases-probes\n          defaultMode: 288 # 0440\n", new: `          secretName: {{ include "databases.probesSecret" . }}
+	{old: "          secretName: databases-probes\n          defaultMode: 288 # 0440\n", new: `          secretName: {{ include "databases.probesSecret" . | quote }}
           defaultMode: 288 # 0440
       {{- if .Values.sharedServer.enabled }}
       - name: admin
         secret:
-          secretName: {{ .Values.sharedServer.existingSecret }}
+          secretName: {{ .Values.sharedServer.existingSecret | quote }}
+          defaultMode: 288 # 0440
+      {{- end }}
+      {{- with .Values.otel.existingSecret }}
+      - name: otel
+        secret:
+          secretName: {{ . | quote }}
           defaultMode: 288 # 0440
       {{- end }}
 `},
@@ -107,7 +134,7 @@ const podValues = `      {{- with .Values.imagePullSecrets }}
         {{- toYaml . | nindent 8 }}
       {{- end }}
       {{- with .Values.priorityClassName }}
-      priorityClassName: {{ . }}
+      priorityClassName: {{ . | quote }}
       {{- end }}
       {{- with .Values.nodeSelector }}
       nodeSelector:

@@ -14,6 +14,8 @@ var files = []file{
 	definition("postgres.example.com_databases"),
 	template(base, "serviceaccount", "", namespaced(1)),
 	template(base, "rbac", "", rbacEdits...),
+	template(components+"owner-enforcement/", "rbac", ".Values.rbac.ownerReferencesPermissionEnforcement",
+		roleEdits("databases-owner-enforcement", manifestLabels)...).named("owner-enforcement"),
 	template(base, "lease", "", namespaced(3), subject,
 		edit{old: "resourceNames: [databases-controller]", new: `resourceNames: [{{ include "databases.controllerName" . }}]`}),
 	template(base, "disruption", "and .Values.podDisruptionBudget.enabled (gt (int .Values.replicas) 1)", namespaced(1)),
@@ -84,11 +86,11 @@ func namespaced(times int) edit {
 	return edit{old: "  namespace: databases\n", new: "  namespace: {{ .Release.Namespace }}\n" + chartLabels, times: times}
 }
 
-const manifestLabels = "  namespace: databases\n  labels:\n    app.kubernetes.io/name: databases\n    app.kubernetes.io/part-of: databases\n"
+const manifestLabels = "  labels:\n    app.kubernetes.io/name: databases\n    app.kubernetes.io/part-of: databases\n"
 
 // labelled is namespaced for objects of components, which have the labels already.
 func labelled(times int) edit {
-	return edit{old: manifestLabels, new: "  namespace: {{ .Release.Namespace }}\n" + chartLabels, times: times}
+	return edit{old: "  namespace: databases\n" + manifestLabels, new: "  namespace: {{ .Release.Namespace }}\n" + chartLabels, times: times}
 }
 
 func labelledFor(value string) edit {

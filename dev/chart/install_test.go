@@ -73,7 +73,7 @@ func TestInstall(t *testing.T) {
 	cluster(t, "settings: {CONTROLLER_RESYNC: 5m}", "install", "databases", chart)
 	first, probes := &appsv1.Deployment{}, &corev1.Secret{}
 	get(t, c, "databases", first)
-	get(t, c, "databases-probes", probes)
+	get(t, c, "databases-probes-self", probes)
 	if _, err := pair(probes.Data["tls.pem"]); err != nil {
 		t.Errorf("the certificate of the probes: %v", err)
 	}
@@ -101,7 +101,7 @@ func TestInstall(t *testing.T) {
 	cluster(t, "settings: {CONTROLLER_RESYNC: 20m}", "upgrade", "databases", chart)
 	second, same := &appsv1.Deployment{}, &corev1.Secret{}
 	get(t, c, "databases", second)
-	get(t, c, "databases-probes", same)
+	get(t, c, "databases-probes-self", same)
 	if key := "checksum/settings"; second.Spec.Template.Annotations[key] == first.Spec.Template.Annotations[key] {
 		t.Error("a change of the settings starts no rollout")
 	}
@@ -118,6 +118,48 @@ func TestInstall(t *testing.T) {
 	}
 	cluster(t, "{}", "install", "databases", chart) // takes over the definitions that it left
 	cluster(t, "", "uninstall", "databases")
+	// Under another name Helm must be told to.
+	arguments := []string{"install", "other", chart, "--namespace", namespace, "--kubeconfig", testenv.Get(t).Kubeconfig}
+	if _, err := runHelm(t.Context(), "{}", arguments...); err == nil || !strings.Contains(err.Error(), "CustomResourceDefinition") {
+		t.Errorf("another release's definitions: %v", err)
+	}
+	_ = exec.CommandContext(t.Context(), helm, "uninstall", "other", "--namespace", namespace, "--kubeconfig", testenv.Get(t).Kubeconfig).Run()
+	cluster(t, "{}", "install", "other", chart, "--take-ownership")
+	cluster(t, "", "uninstall", "other")
+}
+
+// TestCertificatesChange: each source of the probes' certificate follows each other one, and a Secret that somebody else made
+// stays as it is.
+func TestCertificatesChange(t *testing.T) {
+	c := testenv.Get(t).Client()
+	enforced(t)
+	theirs := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "databases-probes"}, // cert-manager's, or probes-certificate.sh's
+		Data:       map[string][]byte{"tls.pem": []byte("theirs")},
+	}
+	if err := c.Create(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Delete(context.WithoutCancel(t.Context()), theirs) })
+	const own, named = "crds: {install: false}", "{crds: {install: false}, probes: {existingSecret: databases-probes}}"
+	cluster(t, own, "install", "databases", chart)
+	for i, values := range []string{named, own, named} {
+		cluster(t, values, "upgrade", "databases", chart)
+		now := &corev1.Secret{}
+		get(t, c, "databases-probes", now)
+		if now.UID != theirs.UID || now.ResourceVersion != theirs.ResourceVersion {
+			t.Errorf("upgrade %d changed a Secret that isn't Helm's", i)
+		}
+		d := &appsv1.Deployment{}
+		get(t, c, "databases", d)
+		mounted := d.Spec.Template.Spec.Volumes[0].Secret.SecretName
+		get(t, c, mounted, now)
+		if (mounted == "databases-probes") != (values == named) {
+			t.Errorf("upgrade %d mounts %s", i, mounted)
+		}
+	}
+	cluster(t, "", "uninstall", "databases")
+	get(t, c, "databases-probes", &corev1.Secret{})
 }
 
 // enforced makes the namespace of the manifests, which enforces Pod Security.
@@ -155,7 +197,8 @@ func TestPodSecurity(t *testing.T) {
 	enforced(t)
 	c := testenv.Get(t).Client()
 	for _, folder := range []string{
-		"../../deploy/kustomize", "../../deploy/kustomize/shared-server", "testdata/cert-manager", "testdata/prometheus-operator", "../../deploy/kind",
+		"../../deploy/kustomize", "../../deploy/kustomize/shared-server", "testdata/cert-manager", "testdata/prometheus", "testdata/prometheus-operator",
+		"../../deploy/kind",
 	} {
 		t.Run(folder, func(t *testing.T) {
 			all, pods := kustomize(t, folder), 0

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -107,13 +108,21 @@ func TestRefusedValues(t *testing.T) {
 		"replicas: 0":                   "replicas",
 		"image: 'a b'":                  "image",
 		"settings: {POSTGRES_HOST: db}": "POSTGRES_HOST",
-		"settings: {OTEL_EXPORTER_OTLP_HEADERS: 'a=b'}":             "HEADERS",
-		"settings: {CONTROLLER_WORKERS: 10}":                        "CONTROLLER_WORKERS",
-		"sharedServer: {enabled: true}":                             "sharedServer",
-		"sharedServer: {sslmode: full}":                             "sslmode",
-		"otel: {endpoint: 'collector:4317'}":                        "endpoint",
-		"podMonitor: {enabled: true}":                               "podMonitor.enabled wants prometheus.enabled",
-		"probes: {existingSecret: a, certManager: {enabled: true}}": "not both",
+		"settings: {OTEL_EXPORTER_OTLP_HEADERS: 'a=b'}":                          "HEADERS",
+		"settings: {CONTROLLER_WORKERS: 10}":                                     "CONTROLLER_WORKERS",
+		"sharedServer: {enabled: true}":                                          "sharedServer",
+		"sharedServer: {sslmode: full}":                                          "sslmode",
+		"otel: {endpoint: 'collector:4317'}":                                     "endpoint",
+		"watchNamespace: team.a":                                                 "watchNamespace",
+		"settings: {CONTROLLER_WORKERS: '101'}":                                  "CONTROLLER_WORKERS",
+		"settings: {CONTROLLER_RESYNC: '10'}":                                    "CONTROLLER_RESYNC",
+		"settings: {CONTROLLER_NAME: My}":                                        "CONTROLLER_NAME",
+		"sharedServer: {host: 'db:5432'}":                                        "host",
+		"prometheus: {port: 8443}":                                               "port",
+		"probes: {existingSecret: databases-probes-self}":                        "the chart's own",
+		"{prometheus: {enabled: true}, settings: {OTEL_METRICS_EXPORTER: otlp}}": "wants prometheus in settings.OTEL_METRICS_EXPORTER",
+		"podMonitor: {enabled: true}":                                            "podMonitor.enabled wants prometheus.enabled",
+		"probes: {existingSecret: a, certManager: {enabled: true}}":              "not both",
 	} {
 		if _, err := runHelm(t.Context(), values, "template", "databases", chart); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", values, err, want)
@@ -146,10 +155,11 @@ func TestEveryValueArrives(t *testing.T) {
 	if *deployment.Spec.Replicas != 3 || container.Image != "registry.example/databases:2" || container.ImagePullPolicy != "Always" ||
 		env["PATRONI_IMAGE"] != "registry.example/patroni:2" || pod.ImagePullSecrets[0].Name != "registry" || pod.PriorityClassName != "important" ||
 		pod.NodeSelector["kubernetes.io/os"] != "linux" || pod.Tolerations[0].Key != "control" || pod.Affinity.NodeAffinity == nil ||
-		container.Resources.Limits.Memory().String() != "256Mi" || len(container.EnvFrom) != 2 || len(pod.Volumes) != 2 || len(container.Ports) != 2 ||
+		container.Resources.Limits.Memory().String() != "256Mi" || len(container.EnvFrom) != 2 || len(pod.Volumes) != 3 || len(container.Ports) != 2 ||
 		env["PROBES_TLS_PEM_FILE"] != "/etc/databases/probes/tls-combined.pem" {
 		t.Errorf("%+v", deployment.Spec)
 	}
+	arrivesOTel(t, pod)
 	wantSettings := map[string]any{
 		"CONTROLLER_NAME": "other", "CONTROLLER_NAMESPACE": "team-a", "CONTROLLER_RESYNC": "10m", "CONTROLLER_WORKERS": "10",
 		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_METRICS_EXPORTER": "otlp,prometheus",
@@ -172,8 +182,84 @@ func TestEveryValueArrives(t *testing.T) {
 			t.Errorf("%s lacks the label: %v", key, all[key])
 		}
 	}
-	if all["Secret databases/databases-probes"] != nil {
+	if all["Secret databases/databases-probes-self"] != nil {
 		t.Error("a certificate is made beside cert-manager's")
+	}
+}
+
+// arrivesOTel looks at what comes of otel.existingSecret.
+func arrivesOTel(t *testing.T, pod corev1.PodSpec) {
+	t.Helper()
+	mounted := slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == "otel" && m.MountPath == "/etc/databases/otel" && m.ReadOnly
+	})
+	headers := slices.ContainsFunc(pod.Containers[0].Env, func(v corev1.EnvVar) bool {
+		if v.Name != "OTEL_EXPORTER_OTLP_HEADERS" || v.ValueFrom == nil {
+			return false
+		}
+		ref := v.ValueFrom.SecretKeyRef
+		return ref != nil && ref.Name == "collector" && ref.Key == "headers" && *ref.Optional
+	})
+	if !mounted || !headers {
+		t.Errorf("mounted: %v, headers: %v", mounted, headers)
+	}
+}
+
+// TestMetricsGoBothWays: wherever the endpoint is named, scraping takes nothing from the collector; what a user says stays.
+func TestMetricsGoBothWays(t *testing.T) {
+	for values, want := range map[string]string{
+		"": "prometheus",
+		"otel: {endpoint: 'http://collector:4318'}":                                                           "otlp,prometheus",
+		"settings: {OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318'}":                                    "otlp,prometheus",
+		"settings: {OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: 'http://collector:4318/v1/metrics'}":                 "otlp,prometheus",
+		"settings: {OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://collector:4318/v1/traces'}":                   "prometheus",
+		"settings: {OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318', OTEL_METRICS_EXPORTER: prometheus}": "prometheus",
+		"{otel: {endpoint: 'http://collector:4318'}, settings: {OTEL_METRICS_EXPORTER: prometheus}}":          "prometheus",
+		"settings: {OTEL_METRICS_EXPORTER: ''}":                                                               "prometheus",
+	} {
+		all := helmTemplate(t, values+"\n"+"prometheus: {enabled: true}\n")
+		if got := all["ConfigMap databases/databases-settings"].Object["data"].(map[string]any)["OTEL_METRICS_EXPORTER"]; got != want {
+			t.Errorf("%s: %v, want %s", values, got, want)
+		}
+	}
+}
+
+// TestScrapedOnce: pods are annotated only where no PodMonitor names them, in the chart as in the manifests.
+func TestScrapedOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		all  objects
+		want bool
+	}{
+		"chart":               {helmTemplate(t, "prometheus: {enabled: true}"), true},
+		"chart, operator":     {helmTemplate(t, "{prometheus: {enabled: true}, podMonitor: {enabled: true}}"), false},
+		"manifests":           {kustomize(t, "testdata/prometheus"), true},
+		"manifests, operator": {kustomize(t, "testdata/prometheus-operator"), false},
+	} {
+		annotations := as[appsv1.Deployment](t, c.all, "Deployment databases/databases").Spec.Template.Annotations
+		_, scrape := annotations["prometheus.io/scrape"]
+		_, port := annotations["prometheus.io/port"]
+		if scrape != c.want || port != c.want {
+			t.Errorf("%s: %v", name, annotations)
+		}
+	}
+}
+
+// TestOwnerEnforcement: the rights that only the admission plugin looks at are granted on demand, and where the others are.
+func TestOwnerEnforcement(t *testing.T) {
+	for key, all := range map[string]objects{
+		"ClusterRole /databases": helmTemplate(t, "{}"),
+		"Role team-a/databases":  helmTemplate(t, "watchNamespace: team-a"),
+	} {
+		for _, rule := range as[rbacv1.Role](t, all, key).Rules {
+			if slices.Contains(rule.Verbs, "delete") && slices.Contains(rule.Resources, "secrets") || all[key+"-owner-enforcement"] != nil {
+				t.Errorf("%s may delete what it never deletes: %v", key, rule)
+			}
+		}
+	}
+	one := helmTemplate(t, "{watchNamespace: team-a, rbac: {ownerReferencesPermissionEnforcement: true}}")
+	binding := as[rbacv1.RoleBinding](t, one, "RoleBinding team-a/databases-owner-enforcement")
+	if len(as[rbacv1.Role](t, one, "Role team-a/databases-owner-enforcement").Rules) != 3 || binding.RoleRef.Kind != "Role" || binding.Subjects[0].Namespace != namespace {
+		t.Errorf("%+v", binding)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -287,6 +288,27 @@ func TestDockerfilesEndWithoutShell(t *testing.T) {
 			!strings.Contains(last, "\nUSER 65532:65532\n") || !strings.Contains(last, "\nENTRYPOINT [\"/"+program+"\"]") {
 			t.Errorf("the last stage of %s is\n%s", program, last)
 		}
+	}
+}
+
+// TestDockerfileSetsVersion builds the program with the flags in its Dockerfile: a variable that the linker doesn't find is no error
+// to it.
+func TestDockerfileSetsVersion(t *testing.T) {
+	content, err := os.ReadFile("../../images/databases/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile(`(?m)^ARG VERSION=\n(?:.*\n)*?RUN .*-ldflags "([^"]*)"`).FindSubmatch(content)
+	if flags == nil {
+		t.Fatal("no build with ARG VERSION above it")
+	}
+	program := filepath.Join(t.TempDir(), "databases")
+	linked := strings.ReplaceAll(string(flags[1]), "$VERSION", "1.2.3")
+	if output, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags", linked, "-o", program, "../../cmd/databases").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	if output, err := exec.CommandContext(t.Context(), program, "--version").Output(); err != nil || string(output) != "databases 1.2.3\n" {
+		t.Errorf("%q, %v", output, err)
 	}
 }
 

@@ -7,5 +7,5 @@
 // Invariants:
 //   - The same code makes the same bytes.
 //   - Every alert has a runbook heading, a case in which it fires, one in which it stays quiet and one in which it ends.
-//   - No query asks for a metric or a label that neither the program nor the kubelet exports.
+//   - No query asks for a metric or a label that nobody exports: the program, or another that is named.
 package main

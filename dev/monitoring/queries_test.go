@@ -25,6 +25,8 @@ var foreign = map[string][]string{
 	"kubelet_volume_stats_available_bytes": {"persistentvolumeclaim"},
 	"kubelet_volume_stats_capacity_bytes":  {"persistentvolumeclaim"},
 	"kubelet_volume_stats_used_bytes":      {"persistentvolumeclaim"},
+	// kube-state-metrics'; of the program's own namespace.
+	"kube_deployment_status_replicas_unavailable": {"deployment"},
 	// Prometheus's own.
 	"ALERTS": {"alertname", "alertstate"},
 }

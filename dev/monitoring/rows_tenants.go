@@ -2,33 +2,39 @@ package main
 
 import "fmt"
 
+// counted are the numbers of Databases that a selection finds. They come from the leader; after a change of it Prometheus
+// remembers the old one's for some minutes too, so that a sum over replicas would be double.
+func counted(more string) string {
+	return `max by (cluster, namespace, databases_kind, databases_ready, databases_ready_reason) (databases_count{job="$job", databases_kind=~"$kind"` + more + `})`
+}
+
 func overview() row {
 	return row{"Overview", []panel{
 		{title: "Databases", kind: number, unit: plain, width: 4, empty: "no leader",
 			description: "Databases of the chosen kinds. Only the leader counts them: without one there is no number.",
-			queries:     []query{{`sum(databases_count{job="$job", databases_kind=~"$kind"})`, ""}}},
+			queries:     []query{{"sum(" + counted("") + ")", ""}}},
 		{title: "Not ready", kind: number, unit: plain, width: 4, empty: "0", levels: []level{{1, "orange"}},
 			description: "Databases whose condition Ready isn't True. The panel below has the reasons; docs/reasons.md and docs/server-reasons.md say what each wants.",
-			queries:     []query{{`sum(databases_count{job="$job", databases_kind=~"$kind", databases_ready!="true"})`, ""}}},
-		{title: "Oldest not ready", kind: number, unit: seconds, width: 4, empty: "no leader", levels: []level{{600, "orange"}, {1800, "red"}},
-			description: "How long the Database that has waited longest isn't ready. From half an hour on look for it: kubectl get databases-all -A.",
+			queries:     []query{{"sum(" + counted(`, databases_ready!="true"`) + ")", ""}}},
+		{title: "Oldest not ready", kind: number, unit: seconds, width: 4, empty: "none", levels: []level{{600, "orange"}, {1800, "red"}},
+			description: "How long the Database that has waited longest isn't ready. Paused ones don't count. From half an hour on look for it: kubectl get databases-all -A.",
 			queries:     []query{{`max(databases_unready_age_max_seconds{job="$job", databases_kind=~"$kind"})`, ""}}},
 		{title: "Shared server", kind: number, unit: plain, width: 4, empty: "none", levels: []level{{0, "red"}, {1, "green"}},
 			words:       map[string]string{"0": "Down", "1": "Up"},
 			description: "Whether the program can use the PostgreSQL server of the shared Databases. Down: docs/alerts.md#databasesserverunreachable.",
 			queries:     []query{{`max(databases_server_up{job="$job"})`, ""}}},
-		{title: "Leaders", kind: number, unit: plain, width: 4, empty: "none", levels: []level{{0, "red"}, {1, "green"}, {2, "red"}},
-			description: "Replicas that hold the Lease. There must be exactly one: kubectl get lease -n databases.",
-			queries:     []query{{`sum(leader_election_master_status{job="$job"})`, ""}}},
+		{title: "Leaders", kind: number, unit: plain, width: 4, empty: "none", levels: []level{{0, "red"}, {1, "green"}},
+			description: "Leases that a replica holds: one for each installation (kubectl get lease -n databases). Two holders of the same one: docs/alerts.md#databasestwoleaders.",
+			queries:     []query{{`sum(max by (cluster, namespace, name) (leader_election_master_status{job="$job"}))`, ""}}},
 		{title: "Replicas", kind: number, unit: plain, width: 4, empty: "none", levels: []level{{0, "red"}, {1, "orange"}, {2, "green"}},
 			description: "Replicas that report. With one, nobody takes over when it goes: kubectl get pods -n databases.",
 			queries:     []query{{`count(process_start_time_seconds{job="$job"})`, ""}}},
 		{title: "Databases by kind", kind: stacked, unit: plain, width: 8,
 			description: "Growth is capacity planning for the shared server; a sudden drop is somebody deleting.",
-			queries:     []query{{`sum by (databases_kind) (databases_count{job="$job", databases_kind=~"$kind"})`, "{{databases_kind}}"}}},
+			queries:     []query{{"sum by (databases_kind) (" + counted("") + ")", "{{databases_kind}}"}}},
 		{title: "Not ready, by reason", kind: stacked, unit: plain, width: 8, empty: "all are ready",
-			description: "Each reason is a heading in docs/reasons.md or docs/server-reasons.md. One reason that grows for many at once has one cause: the server, a right, an image.",
-			queries:     []query{{`sum by (databases_kind, databases_ready_reason) (databases_count{job="$job", databases_kind=~"$kind", databases_ready!="true"})`, "{{databases_kind}} {{databases_ready_reason}}"}}},
+			description: "Each reason is a heading in docs/reasons.md or docs/server-reasons.md; Pending: not looked at yet, so a leader is missing or busy. One reason that grows for many at once has one cause: the server, a right, an image.",
+			queries:     []query{{"sum by (databases_kind, databases_ready_reason) (" + counted(`, databases_ready!="true"`) + ")", "{{databases_kind}} {{databases_ready_reason}}"}}},
 		{title: "Alerts that fire", kind: firing, width: 8, empty: "none",
 			description: "docs/alerts.md has a heading for each. The alerts are in deploy/monitoring/alerts.yaml; the table stays empty where they aren't loaded.",
 			queries:     []query{{`ALERTS{alertname=~"Databases.+", alertstate="firing"}`, ""}}},
@@ -78,7 +84,7 @@ func changes() row {
 			description: "Databases that asked for a name which isn't theirs to have. A few are mistakes; many from one namespace are somebody trying: docs/alerts.md#databasesclaimsrefused.",
 			queries:     happened("databases_claims_refused_total", "databases_kind, databases_reason", "{{databases_kind}} {{databases_reason}}")},
 		{title: "Failovers of dedicated servers", kind: bars, unit: plain, width: 6, empty: "none",
-			description: "Another pod became primary. Drained nodes and rolling changes do this; otherwise docs/alerts.md#databasesfailedover.",
-			queries:     []query{{`sum(increase(databases_failovers_total{job="$job"}[$__rate_interval]))`, "failovers"}}},
+			description: "Another pod became primary. Planned: the program moved or restarted it, as in a rolling change. Others: docs/alerts.md#databasesfailedover.",
+			queries:     []query{{`sum by (databases_planned) (increase(databases_failovers_total{job="$job"}[$__rate_interval]))`, "planned: {{databases_planned}}"}}},
 	}}
 }

@@ -122,7 +122,7 @@ const firstReadyLimit = 5 * time.Second
 // measure tells the telemetry how the Database changed. The status doesn't keep whether it was ever Ready; a condition
 // that is False since the creation says that it wasn't.
 func (r *Reconciler) measure(ctx context.Context, before, after *databasev1.Database) {
-	r.Telemetry.Concluded(ctx, before.Status.Conditions, after.Status.Conditions)
+	r.Telemetry.Concluded(ctx, after.UID, before.Status.Conditions, after.Status.Conditions)
 	r.Telemetry.Primary(ctx, after.UID, before.Status.Primary, after.Status.Primary)
 	old := apimeta.FindStatusCondition(before.Status.Conditions, databasev1.ConditionReady)
 	first := old == nil || old.Status == metav1.ConditionFalse && old.LastTransitionTime.Sub(after.CreationTimestamp.Time) < firstReadyLimit

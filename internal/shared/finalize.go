@@ -26,5 +26,6 @@ func (r *Reconciler) finalize(ctx context.Context, db *v1alpha1.Database) (*fail
 		}
 	}
 	log.FromContext(ctx).Info("let go", "deletionPolicy", db.Spec.DeletionPolicy)
+	r.Telemetry.Forget(db.UID)
 	return nil, r.patchFinalizers(ctx, db, controllerutil.RemoveFinalizer)
 }

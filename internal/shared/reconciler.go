@@ -158,7 +158,7 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, db *v1alpha1.Database,
 
 // report emits an event where Ready's status or reason changed, and none for the first success.
 func (r *Reconciler) report(ctx context.Context, before, after *v1alpha1.Database) {
-	r.Telemetry.Concluded(ctx, before.Status.Conditions, after.Status.Conditions)
+	r.Telemetry.Concluded(ctx, after.UID, before.Status.Conditions, after.Status.Conditions)
 	if !status.Changed(before.Status.Conditions, after.Status.Conditions, v1alpha1.ConditionReady) {
 		return
 	}

@@ -28,6 +28,8 @@ type Controller struct {
 	primaries map[types.UID]string
 	// planned has when the controller itself made a server change its primary.
 	planned map[types.UID]time.Time
+	// refused are the refusals that stand, and are counted: an outage between two looks makes no new one.
+	refused map[types.UID]string
 }
 
 // plannedFor is how long after the controller moved or restarted a primary a change is its doing.
@@ -38,7 +40,8 @@ func (t *Telemetry) Controller(kind string) *Controller {
 	if !t.active() {
 		return nil
 	}
-	return &Controller{Telemetry: t, kind: keyKind.String(kind), primaries: map[types.UID]string{}, planned: map[types.UID]time.Time{}}
+	return &Controller{Telemetry: t, kind: keyKind.String(kind),
+		primaries: map[types.UID]string{}, planned: map[types.UID]time.Time{}, refused: map[types.UID]string{}}
 }
 
 // with are a measurement's attributes, the kind among them.
@@ -87,8 +90,8 @@ func (c *Controller) Rotated(ctx context.Context) {
 // refusals are the reasons that say that something is somebody else's.
 var refusals = []string{"AlreadyExists", "NameConflict", "NameReserved", "SecretConflict", "ChildConflict"}
 
-// Concluded is told how Ready was before a reconcile, and how it is after it.
-func (c *Controller) Concluded(ctx context.Context, before, after []metav1.Condition) {
+// Concluded is told how a Database's Ready was before a reconcile, and how it is after it.
+func (c *Controller) Concluded(ctx context.Context, database types.UID, before, after []metav1.Condition) {
 	if c == nil {
 		return
 	}
@@ -97,9 +100,23 @@ func (c *Controller) Concluded(ctx context.Context, before, after []metav1.Condi
 		return
 	}
 	trace.SpanFromContext(ctx).SetAttributes(keyReason.String(is.Reason))
-	if slices.Contains(refusals, is.Reason) && (was == nil || was.Reason != is.Reason) {
+	if c.newRefusal(database, is) && (was == nil || was.Reason != is.Reason) {
 		c.instruments.refused.Add(ctx, 1, c.with(keyRefusal.String(is.Reason)))
 	}
+}
+
+// newRefusal reports whether Ready says a refusal that isn't remembered, and remembers it until the Database is Ready.
+func (c *Controller) newRefusal(database types.UID, ready *metav1.Condition) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ready.Status == metav1.ConditionTrue {
+		delete(c.refused, database)
+	}
+	if !slices.Contains(refusals, ready.Reason) || c.refused[database] == ready.Reason {
+		return false
+	}
+	c.refused[database] = ready.Reason
+	return true
 }
 
 // readyCondition is the condition Ready, the same of both kinds.
@@ -150,13 +167,14 @@ func (c *Controller) Planned(server types.UID) {
 	c.planned[server] = time.Now()
 }
 
-// Forget forgets a dedicated server that is deleted.
-func (c *Controller) Forget(server types.UID) {
+// Forget forgets a Database that is deleted.
+func (c *Controller) Forget(database types.UID) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.primaries, server)
-	delete(c.planned, server)
+	delete(c.primaries, database)
+	delete(c.planned, database)
+	delete(c.refused, database)
 }

@@ -50,7 +50,7 @@ func (t *Telemetry) readers(ctx context.Context, signals settings.Telemetry) ([]
 		return nil, nil
 	}
 	if signals.Metrics != "" {
-		forwarded := prometheusbridge.NewMetricProducer(prometheusbridge.WithGatherer(metrics.Registry))
+		forwarded := prometheusbridge.NewMetricProducer(prometheusbridge.WithGatherer(explicitBuckets(metrics.Registry)))
 		exporter, err := newMetricExporter(ctx, signals.Metrics)
 		if err != nil {
 			return nil, err

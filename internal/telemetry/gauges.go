@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,7 +37,7 @@ func (t *Telemetry) Observe(g Gauges) error {
 		return err
 	}
 	unready, err := t.meter.Float64ObservableGauge(nameUnready, metric.WithUnit("s"),
-		metric.WithDescription("How long the Database that is unready the longest has been so; paused ones don't count."))
+		metric.WithDescription("How long the Database that is unready the longest has been so, by its reason; paused ones don't count."))
 	if err != nil {
 		return err
 	}
@@ -79,19 +78,20 @@ type state struct {
 
 // tally sums Databases up.
 type tally struct {
-	count  map[state]int64
-	oldest time.Time // since when the one has been unready that is so the longest; zero for none
+	count map[state]int64
+	// oldest has, by reason, since when the one has been unready that is so the longest.
+	oldest map[string]time.Time
 }
+
+func newTally() *tally { return &tally{count: map[state]int64{}, oldest: map[string]time.Time{}} }
 
 func (s *tally) report(o metric.Observer, kind string, count metric.Int64Observable, unready metric.Float64Observable) {
 	for one, n := range s.count {
 		o.ObserveInt64(count, n, metric.WithAttributes(keyKind.String(kind), keyReason.String(one.reason), keyReady.String(strconv.FormatBool(one.ready))))
 	}
-	age := 0.0
-	if !s.oldest.IsZero() {
-		age = max(0, time.Since(s.oldest).Seconds())
+	for reason, since := range s.oldest {
+		o.ObserveFloat64(unready, max(0, time.Since(since).Seconds()), metric.WithAttributes(keyKind.String(kind), keyReason.String(reason)))
 	}
-	o.ObserveFloat64(unready, age, metric.WithAttributeSet(attribute.NewSet(keyKind.String(kind))))
 }
 
 // add counts one Database; since is when Ready took its status, or zero.
@@ -106,8 +106,8 @@ func (s *tally) add(one state, since, created time.Time, paused bool) {
 	if since.IsZero() {
 		since = created
 	}
-	if s.oldest.IsZero() || since.Before(s.oldest) {
-		s.oldest = since
+	if oldest, known := s.oldest[one.reason]; !known || since.Before(oldest) {
+		s.oldest[one.reason] = since
 	}
 }
 
@@ -116,7 +116,7 @@ func countShared(ctx context.Context, cache client.Reader) (*tally, error) {
 	if err := cache.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil { // nothing is changed here
 		return nil, err
 	}
-	sum := &tally{count: map[state]int64{}}
+	sum := newTally()
 	for i := range all.Items {
 		db := &all.Items[i]
 		var one state
@@ -136,7 +136,7 @@ func countDedicated(ctx context.Context, cache client.Reader) (*tally, error) {
 	if err := cache.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	sum := &tally{count: map[state]int64{}}
+	sum := newTally()
 	for i := range all.Items {
 		db := &all.Items[i]
 		one, since := readyOf(db)

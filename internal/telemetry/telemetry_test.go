@@ -51,7 +51,7 @@ func TestNothingAskedFor(t *testing.T) {
 		t.Error("a transport is decorated")
 	}
 	c.Reconciler(next)
-	c.Concluded(t.Context(), nil, nil)
+	c.Concluded(t.Context(), "", nil, nil)
 	c.Primary(t.Context(), "", "", "")
 	c.Forget("")
 	c.Rotated(t.Context())

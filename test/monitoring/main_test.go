@@ -45,10 +45,11 @@ func TestMain(m *testing.M) {
 // program is the real one, a process of its own, that serves its metrics.
 type program struct {
 	url    string
+	otlp   *receiver
 	stderr *output
 }
 
-// start builds the program and runs it in a namespace, until the test ends.
+// start builds the program and runs it in a namespace, until the test ends. It serves its metrics and sends them too.
 func start(t *testing.T, namespace string, server *postgrestest.Server) *program {
 	t.Helper()
 	folder := t.TempDir()
@@ -66,13 +67,14 @@ func start(t *testing.T, namespace string, server *postgrestest.Server) *program
 		t.Fatal(err)
 	}
 	port := freePort(t)
-	p := &program{url: fmt.Sprintf("http://127.0.0.1:%d/metrics", port), stderr: &output{}}
+	p := &program{url: fmt.Sprintf("http://127.0.0.1:%d/metrics", port), otlp: newReceiver(t), stderr: &output{}}
 	command := exec.Command(binary) // not bound to the test's context: it shall end in order
 	command.Stderr = p.stderr
 	command.Env = []string{
 		"KUBECONFIG=" + testenv.Get(t).Kubeconfig, "CONTROLLER_NAMESPACE=" + namespace, "POD_NAMESPACE=" + namespace, "POD_NAME=databases-0",
 		"POSTGRES_ADMIN_DSN_FILE=" + dsnFile, "POSTGRES_HOST=" + server.Host(), "POSTGRES_PORT=" + strconv.Itoa(server.Port()),
-		"OTEL_METRICS_EXPORTER=prometheus", "OTEL_EXPORTER_PROMETHEUS_HOST=127.0.0.1", "OTEL_EXPORTER_PROMETHEUS_PORT=" + strconv.Itoa(port),
+		"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=http://" + p.otlp.address, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_METRIC_EXPORT_INTERVAL=500",
+		"OTEL_METRICS_EXPORTER=otlp,prometheus", "OTEL_EXPORTER_PROMETHEUS_HOST=127.0.0.1", "OTEL_EXPORTER_PROMETHEUS_PORT=" + strconv.Itoa(port),
 	}
 	if err := command.Start(); err != nil {
 		t.Fatal(err)

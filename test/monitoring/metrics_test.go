@@ -55,6 +55,24 @@ func TestTheListHoldsWhatARunExports(t *testing.T) {
 		t.Errorf("%s isn't what the program exports; -update writes it, then see what asks for the old names (-list +run):\n%s", listFile, diff)
 	}
 	checkServerDown(t, p)
+	checkSent(t, p, want)
+}
+
+// checkSent compares what comes by OTLP with the list too: Prometheus must have the same of both ways.
+func checkSent(t *testing.T, p *program, want []string) {
+	t.Helper()
+	var have, faults []string
+	for deadline := time.Now().Add(patience / 2); !slices.Equal(have, want) && time.Now().Before(deadline); time.Sleep(time.Second) {
+		var families map[string]*dto.MetricFamily
+		families, faults = p.otlp.received()
+		have = list(families, want)
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("what comes by OTLP isn't what %s has:\n%s", listFile, diff)
+	}
+	for _, fault := range faults {
+		t.Error(fault)
+	}
 }
 
 // checkValues checks the values that queries ask for by name.
@@ -67,6 +85,7 @@ func checkValues(t *testing.T, p *program) {
 		{"databases_count", "databases_ready", []string{"false", "true"}},
 		{"databases_count", "databases_kind", []string{"dedicated", "shared"}},
 		{"databases_unready_age_max_seconds", "databases_kind", []string{"dedicated", "shared"}},
+		{"databases_unready_age_max_seconds", "databases_ready_reason", []string{"NameConflict", "PostgresUnavailable"}},
 		{"databases_claims_refused_total", "databases_reason", []string{"NameConflict"}},
 		{"controller_runtime_reconcile_total", "controller", []string{"database", "server"}},
 		{"workqueue_depth", "controller", []string{"database", "server"}},

@@ -56,8 +56,7 @@ func TestMetrics(t *testing.T) {
 	expect("databases.claims.refused", "databases.kind=shared,databases.reason=AlreadyExists", is(1))
 	expect("databases.count", "databases.kind=shared,databases.ready.reason=Provisioned,databases.ready=true", is(1))
 	expect("databases.count", "databases.kind=shared,databases.ready.reason=AlreadyExists,databases.ready=false", is(1))
-	expect("databases.unready.age.max", "databases.kind=shared", positive)
-	expect("databases.unready.age.max", "databases.kind=dedicated", is(0))
+	expect("databases.unready.age.max", "databases.kind=shared,databases.ready.reason=AlreadyExists", positive)
 	expect("databases.provision.duration", "databases.kind=shared", positive)
 	expect("databases.provision.duration", "databases.kind=shared,error.type=AlreadyExists", positive)
 	expect("databases.ready.duration", "databases.kind=shared", is(1))
@@ -66,7 +65,7 @@ func TestMetrics(t *testing.T) {
 	expect("db.client.operation.duration", "db.query.summary=CREATE ROLE; COMMENT ROLE; GRANT ROLE,db.system.name=postgresql", is(1))
 	expect("controller_runtime_reconcile_total", "controller=database,result=requeue_after", positive)
 	w.failover()
-	expect("databases.failovers", "", is(1))
+	expect("databases.failovers", "databases.planned=false", is(1))
 	expect("databases.count", "databases.kind=dedicated,databases.ready.reason=PostgresUnavailable,databases.ready=false", is(1))
 	w.scrape(port)
 }

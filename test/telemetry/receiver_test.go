@@ -1,9 +1,11 @@
 package telemetry_test
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -124,7 +126,7 @@ func (r *receiver) traceOf(ok func(root *trace.Span, all []*trace.Span) bool) []
 			continue
 		}
 		all := byTrace[string(root.TraceId)]
-		slices.SortStableFunc(all, func(a, b *trace.Span) int { return int(int64(a.StartTimeUnixNano) - int64(b.StartTimeUnixNano)) }) //nolint:gosec // times
+		slices.SortStableFunc(all, func(a, b *trace.Span) int { return cmp.Compare(a.StartTimeUnixNano, b.StartTimeUnixNano) })
 		if ok(root, all) {
 			return all
 		}
@@ -150,7 +152,11 @@ func (r *receiver) metric(name string) map[string]float64 {
 func attributes(all []*common.KeyValue) string {
 	var parts []string
 	for _, a := range all {
-		parts = append(parts, a.Key+"="+a.Value.GetStringValue())
+		text := a.Value.GetStringValue()
+		if of, ok := a.Value.GetValue().(*common.AnyValue_BoolValue); ok {
+			text = strconv.FormatBool(of.BoolValue)
+		}
+		parts = append(parts, a.Key+"="+text)
 	}
 	slices.Sort(parts)
 	text := ""

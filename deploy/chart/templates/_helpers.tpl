@@ -6,15 +6,21 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{- /* The program's settings, as the ConfigMap's data. What has a value of its own wins over .Values.settings. */ -}}
+{{- /* The program's settings, as the ConfigMap's data. What has a value of its own wins over .Values.settings; how metrics leave
+       has none, so what is said there of OTEL_METRICS_EXPORTER stays. */ -}}
 {{- define "databases.settings" -}}
 {{- $settings := deepCopy .Values.settings }}
 {{- with .Values.watchNamespace }}{{ $_ := set $settings "CONTROLLER_NAMESPACE" . }}{{ end }}
 {{- with .Values.otel.endpoint }}{{ $_ := set $settings "OTEL_EXPORTER_OTLP_ENDPOINT" . }}{{ end }}
 {{- with .Values.otel.protocol }}{{ $_ := set $settings "OTEL_EXPORTER_OTLP_PROTOCOL" . }}{{ end }}
 {{- if .Values.prometheus.enabled }}
-{{- $_ := set $settings "OTEL_METRICS_EXPORTER" (ternary "otlp,prometheus" "prometheus" (not (empty .Values.otel.endpoint))) }}
+{{- $otlp := or (get $settings "OTEL_EXPORTER_OTLP_ENDPOINT") (get $settings "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") }}
+{{- if not (get $settings "OTEL_METRICS_EXPORTER") }}
+{{- $_ := set $settings "OTEL_METRICS_EXPORTER" (ternary "prometheus" "otlp,prometheus" (empty $otlp)) }}
+{{- end }}
+{{- if not (get $settings "OTEL_EXPORTER_PROMETHEUS_HOST") }}
 {{- $_ := set $settings "OTEL_EXPORTER_PROMETHEUS_HOST" "0.0.0.0" }}
+{{- end }}
 {{- $_ := set $settings "OTEL_EXPORTER_PROMETHEUS_PORT" (toString .Values.prometheus.port) }}
 {{- end }}
 {{- toYaml $settings }}
@@ -41,7 +47,7 @@ POSTGRES_CA_FILE: {{ . | quote }}
 
 {{- /* The Secret of the probes' certificate, and its key that holds both halves. */ -}}
 {{- define "databases.probesSecret" -}}
-{{ .Values.probes.existingSecret | default "databases-probes" }}
+{{ .Values.probes.existingSecret | default (ternary "databases-probes" "databases-probes-self" .Values.probes.certManager.enabled) }}
 {{- end }}
 {{- define "databases.probesKey" -}}
 {{ ternary "tls-combined.pem" "tls.pem" .Values.probes.certManager.enabled }}
