@@ -120,6 +120,7 @@ func TestChart(t *testing.T) {
 		t.Errorf("the program lacks rights: %q", denied)
 	}
 	// In one namespace only, with rights in that one.
+	done := w.changingRights()
 	run(strings.Replace(fmt.Sprintf(values, "20m"), "{crds", "{watchNamespace: "+w.namespace+", crds", 1), "upgrade", "databases", "../../deploy/chart")
 	if roles := w.kubectl("get", "clusterroles", "-o", "name", "-l", "app.kubernetes.io/part-of=databases"); roles != "" {
 		t.Errorf("the program still has rights in the whole cluster: %s", roles)
@@ -127,11 +128,13 @@ func TestChart(t *testing.T) {
 	w.eventually("the pods with the earlier rights are gone", func() bool {
 		return len(strings.Fields(w.kubectl("get", "pods", "-n", deployNamespace, "-l", "app.kubernetes.io/name=databases", "-o", "name"))) == 2
 	})
+	done()
 	mark = w.mark()
 	w.works("in-its-namespace")
 	if denied := w.denied(mark, inPods); len(denied) > 0 {
 		t.Errorf("the program lacks rights in its one namespace: %q", denied)
 	}
+	defer w.changingRights()()
 	run("", "uninstall", "databases", "--wait")
 	if n := len(w.sharedPasswords("")); n != 3 {
 		t.Errorf("%d Databases are left after uninstalling, want 3", n)

@@ -133,6 +133,7 @@ func (w *world) cleanShared() {
 		_ = w.Update(ctx, &all.Items[i])
 		_ = w.Delete(ctx, &all.Items[i])
 	}
+	defer w.changingRights()()
 	for _, arguments := range [][]string{
 		{"delete", "namespace", deployNamespace, "--ignore-not-found", "--timeout=2m"},
 		{"delete", "clusterrole,clusterrolebinding", "databases", "--ignore-not-found"},
@@ -489,6 +490,16 @@ func TestTakenOver(t *testing.T) {
 	}
 	w.create("restored")
 	w.works("restored")
+	// Whether the first one is still there is asked before the second one may have its name.
+	second := &v1alpha1.Database{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "second"}, Spec: v1alpha1.DatabaseSpec{Name: "restored"}}
+	if err := w.Create(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the second one is refused", func() bool {
+		w.get("second", second)
+		ready := apimeta.FindStatusCondition(second.Status.Conditions, v1alpha1.ConditionReady)
+		return ready != nil && ready.Reason == v1alpha1.ReasonNameConflict
+	})
 	if w.sharedPasswords("restored")["restored"] != "from-the-backup" {
 		t.Error("the role has another password than its Secret had")
 	}
