@@ -23,12 +23,15 @@ import (
 	"github.com/example/databases/internal/shared"
 )
 
-// The Lease's times are those of Kubernetes' own controllers: one that is killed is followed after leaseDuration at most, one
-// that ends in order after retryPeriod, and a leader that can't renew for renewDeadline ends itself first.
+// The Lease's times, about those of Kubernetes' own controllers: a leader whose pod is gone is followed after leaseDuration at
+// most, one that ends in order after retryPeriod, and one that can't renew for renewDeadline ends itself first.
 const (
 	leaseDuration = 15 * time.Second
-	renewDeadline = 10 * time.Second
+	renewDeadline = 8 * time.Second
 	retryPeriod   = 2 * time.Second
+	// leaseTimeout ends one request. A leader whose API server hangs has ended, its attempt to give the Lease back included (a
+	// read and a write), before the Lease runs out: 2 + 8 + 2 + 2 s.
+	leaseTimeout = 2 * time.Second
 )
 
 // leaseLost is the library's error, which it doesn't export.
@@ -47,7 +50,7 @@ func lease(options *ctrl.Options, config *rest.Config, s settings.Settings) erro
 		return nil
 	}
 	config = rest.CopyConfig(config)
-	config.Timeout = renewDeadline / 2 // a request that hangs mustn't cost the Lease
+	config.Timeout = leaseTimeout
 	c, err := coordinationv1.NewForConfig(rest.AddUserAgent(config, "leader-election"))
 	if err != nil {
 		return fmt.Errorf("preparing the Lease: %w", err)

@@ -3,5 +3,5 @@
 //
 // Invariants:
 //   - Nothing is decided here; what depends on a resource's state is in the controllers.
-//   - Reconciles in flight when the context ends are given their grace; where the Lease is lost they are given none.
+//   - Reconciles in flight when the context ends are given their grace; where the Lease is lost before they are given none.
 package manager

@@ -40,7 +40,9 @@ func watchServer(mgr ctrl.Manager, o Options, server *postgres.Server) (*atomic.
 	server.Notify(func(down error) { up.Store(down == nil) })
 	return up, mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { // by the leader only
 		for {
-			_ = server.Ping(ctx) // a failure reaches the function above
+			limited, cancel := context.WithTimeout(ctx, pingInterval)
+			_ = server.Ping(limited) // a failure reaches the function above
+			cancel()
 			select {
 			case <-ctx.Done():
 				return nil

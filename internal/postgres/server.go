@@ -176,9 +176,12 @@ func (s *Server) currentPool() (*pgxpool.Pool, error) {
 	config.MaxConnLifetime = 24 * time.Hour // a changed DSN retires them, and a broken one is found when it is used
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		ctx, cancel := context.WithTimeout(ctx, silence)
+		limited, cancel := context.WithTimeout(ctx, silence)
 		defer cancel()
-		_, err := conn.Prepare(ctx, observeName, observeSQL)
+		_, err := conn.Prepare(limited, observeName, observeSQL)
+		if err != nil && limited.Err() != nil && ctx.Err() == nil {
+			return fmt.Errorf("%w: %w", errSilent, err)
+		}
 		return err
 	}
 	pool, err := pgxpool.NewWithConfig(s.lifetime, config)

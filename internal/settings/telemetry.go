@@ -43,7 +43,7 @@ func (r *reader) telemetry() Telemetry {
 		}
 		if err := v.check(value); err != nil {
 			r.fault(v.name, err.Error())
-		} else if raw, _ := r.lookup(v.name); raw != value {
+		} else if raw, _ := r.lookup(v.name); raw != value && v.isNumber() {
 			r.fault(v.name, "must not begin or end with a space: OpenTelemetry takes the default then")
 		}
 	}
@@ -105,6 +105,16 @@ func (r *reader) samplerArgument() {
 type otelVariable struct {
 	name  string
 	check func(string) error
+}
+
+// isNumber reports that the SDK parses the value as a number, spaces and all; it trims the others.
+func (v otelVariable) isNumber() bool {
+	for _, part := range []string{"OTEL_BSP_", "OTEL_BLRP_", "OTEL_METRIC_EXPORT_", "_LIMIT"} {
+		if strings.Contains(v.name, part) {
+			return true
+		}
+	}
+	return false
 }
 
 // otlpSignals are the infixes of OTEL_EXPORTER_OTLP_*: all signals, or one.

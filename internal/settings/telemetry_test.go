@@ -29,6 +29,8 @@ func TestTelemetry(t *testing.T) {
 			settings.Telemetry{Prometheus: "0.0.0.0:9464"}},
 		"metrics both ways": {map[string]string{"OTEL_METRICS_EXPORTER": "otlp, prometheus", "OTEL_EXPORTER_PROMETHEUS_PORT": "9000"},
 			settings.Telemetry{Metrics: "http/protobuf", Prometheus: "localhost:9000"}},
+		"headers from a file that ends its line": {map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20x\n", "OTEL_TRACES_EXPORTER": "otlp"},
+			settings.Telemetry{Traces: "http/protobuf"}},
 		"all off": {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_SDK_DISABLED": "true"}, settings.Telemetry{}},
 		"empty":   {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": " ", "OTEL_TRACES_EXPORTER": ""}, settings.Telemetry{}},
 	} {

@@ -230,11 +230,16 @@ func checkRights(audit string) error {
 			faults = append(faults, fmt.Sprintf("%s: granted for the names %q (none: for all), used for %d", right, tied, len(used)))
 		}
 	}
+	for right := range neverSeen {
+		if !slices.Contains(rights, right) {
+			faults = append(faults, "listed as never seen, and not granted: "+right)
+		}
+	}
 	if len(faults) > 0 {
 		slices.Sort(faults)
 		return errors.New(strings.Join(slices.Compact(faults), "\n"))
 	}
-	fmt.Printf("rights: %d granted, all of them used but for %d that are listed with a reason; none was missing\n", len(rights), len(neverSeen))
+	fmt.Printf("rights: %d granted, all of them used but for those (%d at most) that are listed with a reason; none was missing\n", len(rights), len(neverSeen))
 	return nil
 }
 
@@ -295,5 +300,8 @@ func TestRightsAreCompared(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v doesn't have %q", err, want)
 		}
+	}
+	if err != nil && strings.Contains(err.Error(), "not granted") {
+		t.Error(err)
 	}
 }
