@@ -134,7 +134,7 @@ func TestChart(t *testing.T) {
 	if denied := w.denied(mark, inPods); len(denied) > 0 {
 		t.Errorf("the program lacks rights in its one namespace: %q", denied)
 	}
-	defer w.changingRights()()
+	w.rightsGone = w.mark()
 	run("", "uninstall", "databases", "--wait")
 	if n := len(w.sharedPasswords("")); n != 3 {
 		t.Errorf("%d Databases are left after uninstalling, want 3", n)

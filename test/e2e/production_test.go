@@ -118,6 +118,11 @@ func (w *world) putSecret(name, key, value string) {
 func (w *world) cleanShared() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.Context()), 2*time.Minute)
 	defer cancel()
+	since := w.mark()
+	if w.rightsGone > 0 {
+		since = w.rightsGone
+	}
+	defer w.changingRightsSince(since)()
 	if w.Failed() {
 		command := exec.CommandContext(ctx, kubectl, "logs", "-n", deployNamespace, "-l", "app.kubernetes.io/name=databases", "--tail=40", "--prefix")
 		command.Env = append(os.Environ(), "KUBECONFIG="+testenv.Get(w).Kubeconfig)
@@ -133,7 +138,6 @@ func (w *world) cleanShared() {
 		_ = w.Update(ctx, &all.Items[i])
 		_ = w.Delete(ctx, &all.Items[i])
 	}
-	defer w.changingRights()()
 	for _, arguments := range [][]string{
 		{"delete", "namespace", deployNamespace, "--ignore-not-found", "--timeout=2m"},
 		{"delete", "clusterrole,clusterrolebinding", "databases", "--ignore-not-found"},

@@ -43,6 +43,7 @@ type world struct {
 	env        []string
 	controller *exec.Cmd
 	log        buffer
+	rightsGone int64 // where the audit log was when the case took the program's rights away; 0 where it didn't
 }
 
 func newWorld(t *testing.T) *world {
