@@ -63,7 +63,7 @@ generate: ## make the deep copies and the CustomResourceDefinitions from api/, t
 
 .PHONY: build
 build: ## build bin/databases
-	CGO_ENABLED=0 go build -trimpath -o bin/databases ./cmd/databases
+	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -o bin/databases ./cmd/databases
 
 .PHONY: chart
 chart: ## check the Helm chart and pack it into bin/

@@ -118,7 +118,7 @@ func program(command, pkg string) source {
 		}
 		defer os.RemoveAll(dir) // a temporary folder
 		binary := filepath.Join(dir, command)
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, pkg)
+		build := exec.CommandContext(ctx, "go", "build", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, pkg)
 		build.Dir, build.Stderr = b.module, os.Stderr
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
 		if err := build.Run(); err != nil {

@@ -92,7 +92,7 @@ func (w *world) close() error {
 func (w *world) build(ctx context.Context) error {
 	progress("building the program")
 	w.program = filepath.Join(w.dir, programName)
-	arguments := []string{"build", "-trimpath", "-buildvcs=false", "-o", w.program}
+	arguments := []string{"build", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-o", w.program}
 	if w.options.profiles != "" {
 		overlay, err := profiling(ctx, w.dir)
 		if err != nil {
