@@ -1,7 +1,6 @@
 package shared_test
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"strings"
@@ -100,21 +99,4 @@ func (r *trips) take() []string {
 	seen := r.seen
 	r.seen = nil
 	return seen
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

@@ -94,7 +94,7 @@ type world struct {
 	options   manager.Options
 	requests  *requests
 	trips     *trips
-	log       *lockedBuffer
+	log       *testenv.Buffer
 	stop      func() // stops the controller and waits for it
 }
 
@@ -108,7 +108,7 @@ func newWorldOn(t *testing.T, server *postgrestest.Server, dsn string) *world {
 	t.Helper()
 	env := testenv.Get(t)
 	w := &world{T: t, Client: env.Client(), namespace: testenv.Namespace(t, env.Client()), server: server,
-		requests: &requests{}, trips: &trips{}, log: &lockedBuffer{}}
+		requests: &requests{}, trips: &trips{}, log: &testenv.Buffer{}}
 	file := filepath.Join(t.TempDir(), "dsn")
 	if err := os.WriteFile(file, []byte(dsn), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package monitoring_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -10,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -46,7 +44,7 @@ func TestMain(m *testing.M) {
 type program struct {
 	url    string
 	otlp   *receiver
-	stderr *output
+	stderr *testenv.Buffer
 }
 
 // start builds the program and runs it in a namespace, until the test ends. It serves its metrics and sends them too.
@@ -67,7 +65,7 @@ func start(t *testing.T, namespace string, server *postgrestest.Server) *program
 		t.Fatal(err)
 	}
 	port := freePort(t)
-	p := &program{url: fmt.Sprintf("http://127.0.0.1:%d/metrics", port), otlp: newReceiver(t), stderr: &output{}}
+	p := &program{url: fmt.Sprintf("http://127.0.0.1:%d/metrics", port), otlp: newReceiver(t), stderr: &testenv.Buffer{}}
 	command := exec.Command(binary) // not bound to the test's context: it shall end in order
 	command.Stderr = p.stderr
 	command.Env = []string{
@@ -114,24 +112,6 @@ func freePort(t *testing.T) int {
 	}
 	defer listener.Close()
 	return listener.Addr().(*net.TCPAddr).Port
-}
-
-// output is what the program writes.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
 }
 
 func eventually(t *testing.T, what string, done func() bool) {

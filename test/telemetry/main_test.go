@@ -1,7 +1,6 @@
 package telemetry_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -69,7 +67,7 @@ type world struct {
 	namespace string
 	server    *postgrestest.Server
 	dsnFile   string
-	stderr    *lockedBuffer
+	stderr    *testenv.Buffer
 	settings  settings.Settings
 	sql       postgres.Interceptor
 	http      func(http.RoundTripper) http.RoundTripper
@@ -81,7 +79,7 @@ type world struct {
 func newWorld(t *testing.T, server *postgrestest.Server, dsn string, env map[string]string) *world {
 	t.Helper()
 	e := testenv.Get(t)
-	w := &world{T: t, Client: e.Client(), namespace: testenv.Namespace(t, e.Client()), server: server, stderr: &lockedBuffer{},
+	w := &world{T: t, Client: e.Client(), namespace: testenv.Namespace(t, e.Client()), server: server, stderr: &testenv.Buffer{},
 		dsnFile: filepath.Join(t.TempDir(), "dsn")}
 	if err := os.WriteFile(w.dsnFile, []byte(dsn), 0o600); err != nil {
 		t.Fatal(err)
@@ -235,21 +233,4 @@ func (w *world) eventually(what string, ok func() bool, state ...func() any) {
 			w.Fatalf("not within %s: %s\nlog:\n%s", patience, what, w.stderr)
 		}
 	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
