@@ -58,7 +58,7 @@ func store(db *databasev1.Database, o *observed, parameters map[string]string) (
 	for _, suffix := range storeSuffixes {
 		wish := corev1ac.ConfigMap(db.Name+suffix, db.Namespace).WithLabels(selectorLabels(db))
 		if suffix == suffixConfig {
-			config, err := json.Marshal(patroniDynamic(db, o.volume(db), parameters))
+			config, err := json.Marshal(patroniDynamic(db, o, parameters))
 			if err != nil {
 				return nil, err
 			}

@@ -18,7 +18,7 @@ import (
 )
 
 // pods makes members "a-0", "a-1", ... from words: "primary", "standby", each also "old" (another template), "down" (not
-// ready), "pending" (needs a restart for a parameter) or "leaving".
+// ready), "silent" (ready, but not streaming), "pending" (needs a restart for a parameter) or "leaving".
 func pods(members ...string) *observed {
 	o := &observed{}
 	for i, words := range members {
@@ -40,6 +40,8 @@ func pods(members ...string) *observed {
 				pod.Labels[appsv1.ControllerRevisionHashLabelKey] = "another"
 			case "down":
 				ready, streaming = corev1.ConditionFalse, ""
+			case "silent":
+				streaming = ""
 			case "pending":
 				pending = true
 			case "leaving":
@@ -57,38 +59,123 @@ func pods(members ...string) *observed {
 	return o
 }
 
-func TestRestart(t *testing.T) {
+func TestPlanRoll(t *testing.T) {
 	for _, c := range []struct {
 		what    string
 		members []string
-		want    string
+		want    string // the pod to delete; "move" for a primary to be moved first; "" for waiting
 		left    int
+		held    string
 	}{
-		{"nothing to do", []string{"primary", "standby"}, "", 0},
-		{"a single primary", []string{"primary old"}, "a-0", 1},
-		{"a single primary that is down", []string{"primary old down"}, "a-0", 1},
-		{"a pod that never came up", []string{"old down"}, "a-0", 1},
-		{"standbys before the primary", []string{"primary old", "standby old", "standby old"}, "a-2", 3},
-		{"the primary last", []string{"primary old", "standby", "standby"}, "a-0", 1},
-		{"one at a time", []string{"primary old", "standby old", "standby leaving"}, "", 2},
-		{"a standby waits while another one is down", []string{"primary old", "standby old", "standby down"}, "", 2},
-		{"the one that is down comes first", []string{"primary old", "standby old", "standby old down"}, "a-2", 3},
-		{"the primary waits while a standby is down", []string{"primary old", "standby down"}, "", 1},
-		{"a parameter is no cause to delete a pod", []string{"primary pending", "standby"}, "", 0},
-		{"a standby waits while another one is missing", []string{"primary old", "standby old", "missing"}, "", 2},
-		{"the primary waits while its standbys are missing", []string{"primary old", "missing", "missing"}, "", 1},
-		{"a primary that doesn't serve, when no standby is left to restart", []string{"primary old down", "standby down"}, "a-0", 1},
-		{"one that never started, for any other template", []string{"primary", "older down"}, "a-1", 1},
-		{"one that started stays for another template", []string{"primary", "older"}, "", 0},
+		{"nothing to do", []string{"primary", "standby"}, "", 0, ""},
+		{"a single primary", []string{"primary old"}, "a-0", 1, ""},
+		{"a single primary that is down", []string{"primary old down"}, "a-0", 1, ""},
+		{"a pod that never came up", []string{"old down"}, "a-0", 1, ""},
+		{"standbys before the primary", []string{"primary old", "standby old", "standby old"}, "a-2", 3, ""},
+		{"the primary last, once it is moved", []string{"primary old", "standby", "standby"}, "move", 1, ""},
+		{"one at a time", []string{"primary old", "standby old", "standby leaving"}, "", 2, "a-2 is ending"},
+		{"a standby waits while another one is down", []string{"primary old", "standby old", "standby down"}, "", 2, "a-2 is not ready"},
+		{"a standby waits while another one doesn't stream", []string{"primary old", "standby old", "standby silent"}, "", 2, "a-2 does not stream"},
+		{"the one that is down comes first", []string{"primary old", "standby old", "standby old down"}, "a-2", 3, ""},
+		{"the primary waits while a standby is down", []string{"primary old", "standby down"}, "", 1, "a-1 is not ready"},
+		{"a parameter is no cause to delete a pod", []string{"primary pending", "standby"}, "", 0, ""},
+		{"a standby waits while another one is missing", []string{"primary old", "standby old", "missing"}, "", 2, "2 of 3 pods are there"},
+		{"the primary waits while its standbys are missing", []string{"primary old", "missing", "missing"}, "", 1, "1 of 3 pods are there"},
+		{"a primary that doesn't serve, when no standby is left to restart", []string{"primary old down", "standby down"}, "a-0", 1, ""},
+		{"one that never started, for any other template", []string{"primary", "older down"}, "a-1", 1, ""},
+		{"one that started stays for another template", []string{"primary", "older"}, "", 0, ""},
 	} {
-		pod, why, left := restart(pods(c.members...), "wanted", "revision", len(c.members))
+		step := planRoll(pods(c.members...), "wanted", "revision", len(c.members))
 		got := ""
-		if pod != nil {
+		if step.pod != nil {
+			got = step.pod.Name
+		}
+		if step.move {
+			got = "move"
+		}
+		if got != c.want || step.left != c.left || (step.why == "") != (step.pod == nil) || c.left > 0 && step.held != c.held {
+			t.Errorf("%s: %q (%s), %d left, held: %q; want %q, %d left, held: %q", c.what, got, step.why, step.left, step.held, c.want, c.left, c.held)
+		}
+	}
+}
+
+// TestCandidate: with Sync only a standby that has every acknowledged write, and that stays.
+func TestCandidate(t *testing.T) {
+	for _, c := range []struct {
+		what        string
+		members     []string
+		sync        []string
+		below       int
+		synchronous bool
+		want        string
+	}{
+		{"the one that has every write", []string{"primary", "standby", "standby"}, []string{"a-2"}, 10, true, "a-2"},
+		{"none while none has", []string{"primary", "standby", "standby"}, nil, 10, true, ""},
+		{"none that goes", []string{"standby", "standby", "primary"}, []string{"a-1"}, 1, true, ""},
+		{"any with Async", []string{"primary", "standby"}, nil, 10, false, "a-1"},
+		{"none that doesn't stream", []string{"primary", "standby down"}, []string{"a-1"}, 10, true, ""},
+	} {
+		o, got := pods(c.members...), ""
+		o.sync = c.sync
+		if pod := o.candidate(c.below, c.synchronous); pod != nil {
 			got = pod.Name
 		}
-		if got != c.want || left != c.left || (why == "") != (pod == nil) {
-			t.Errorf("%s: restart %q (%s), %d left; want %q, %d left", c.what, got, why, left, c.want, c.left)
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
+	}
+}
+
+// TestSynchronous follows a server from one replica to three and back: writes are synchronous as long as there are
+// standbys, and all of these are while the primary has to leave its pod.
+func TestSynchronous(t *testing.T) {
+	for _, c := range []struct {
+		what       string
+		replicas   int32
+		durability databasev1.Durability
+		members    []string
+		want       bool
+		standbys   int
+	}{
+		{"one", 1, "", []string{"primary"}, false, 1},
+		{"growing", 3, databasev1.DurabilitySync, []string{"primary"}, true, 1},
+		{"three", 3, databasev1.DurabilitySync, []string{"primary", "standby", "standby"}, true, 1},
+		{"shrinking, the primary stays", 1, databasev1.DurabilitySync, []string{"primary", "standby", "standby"}, true, 1},
+		{"shrinking, the primary has to move", 1, databasev1.DurabilitySync, []string{"standby", "standby", "primary"}, true, 2},
+		{"asynchronous", 3, databasev1.DurabilityAsync, []string{"primary", "standby", "standby"}, false, 1},
+	} {
+		db := &databasev1.Database{Spec: databasev1.DatabaseSpec{Replicas: c.replicas, Durability: c.durability}}
+		o := pods(c.members...)
+		if o.synchronous(db) != c.want || o.synchronousStandbys(db) != c.standbys {
+			t.Errorf("%s: %t with %d", c.what, o.synchronous(db), o.synchronousStandbys(db))
+		}
+	}
+}
+
+// TestIdle: a standby that copies data isn't stuck, and a primary never is.
+func TestIdle(t *testing.T) {
+	now := time.Now()
+	var s idleSince
+	first := s.update("db", []types.UID{"a"}, now)
+	later := s.update("db", []types.UID{"a", "b"}, now.Add(time.Minute))
+	if !first["a"].Equal(now) || !later["a"].Equal(now) || !later["b"].Equal(now.Add(time.Minute)) {
+		t.Errorf("%v, then %v", first, later)
+	}
+	s.update("db", nil, now)
+	if again := s.update("db", []types.UID{"a"}, now.Add(time.Hour)); !again["a"].Equal(now.Add(time.Hour)) || len(s.all) != 1 {
+		t.Errorf("one that served meanwhile: %v", again)
+	}
+	o := pods("primary down", "standby silent", "standby down", "standby", "standby down leaving")
+	for i := range o.pods {
+		o.pods[i].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: postgresContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		want := i == 1 || i == 2
+		if o.isIdle(&o.pods[i]) != want {
+			t.Errorf("%s: idle %t", o.pods[i].Name, !want)
+		}
+	}
+	o.pods[2].Annotations["status"] = `{"state":"creating replica"}`
+	if o.isIdle(&o.pods[2]) {
+		t.Error("one that copies data counts as idle")
 	}
 }
 

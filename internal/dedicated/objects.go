@@ -92,10 +92,10 @@ func (r *Reconciler) scale(ctx context.Context, db *databasev1.Database, o *obse
 	}
 	have := *o.set.Spec.Replicas
 	if o.leader != "" && ordinal(o.leader) < int(want) {
-		return members{0, want}, nil
+		return o.stay(want)
 	}
 	moving := &problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("The primary is moved before the replicas become %d.", want)}
-	leader, candidate := o.primary(), o.candidate(int(want))
+	leader, candidate := o.primary(), o.candidate(int(want), o.synchronous(db))
 	if leader == nil || candidate == nil {
 		moving.message = fmt.Sprintf("The replicas become %d once one of those that stay can be the primary.", want)
 		return members{0, have}, moving
@@ -105,14 +105,23 @@ func (r *Reconciler) scale(ctx context.Context, db *databasev1.Database, o *obse
 	return members{0, have}, moving
 }
 
-// stay keeps a primary that came up alone on a volume above the wished ones until there is a place for it.
+// stay keeps a primary that came up alone on a volume above the wished ones until there is a place for it, and says of
+// members that still have to go.
 func (o *observed) stay(want int32) (members, *problem) {
 	if o.set != nil && start(o.set) >= want {
 		return members{start(o.set), 1}, &problem{reason: databasev1.ReasonRollingOut, stuck: true, message: fmt.Sprintf(
 			"The latest data is on the volume of the replica %d: set spec.replicas to %d or more, until it has been copied.",
 			start(o.set), start(o.set)+1)}
 	}
+	if o.leaving(want) {
+		return members{0, want}, &problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("The replicas become %d.", want)}
+	}
 	return members{0, want}, nil
+}
+
+// leaving reports pods that the wished number of replicas leaves no place for.
+func (o *observed) leaving(want int32) bool {
+	return slices.ContainsFunc(o.pods, func(p corev1.Pod) bool { return ordinal(p.Name) >= int(want) })
 }
 
 // start is the lowest ordinal of the set's pods.
@@ -133,11 +142,12 @@ func (o *observed) lastPrimary() int {
 	return 0
 }
 
-// candidate is a standby below the ordinal that has every acknowledged write; nil for none.
-func (o *observed) candidate(below int) *corev1.Pod {
+// candidate is a standby below the ordinal that could be the primary; nil for none. With synchronous it is one that has
+// every acknowledged write.
+func (o *observed) candidate(below int, synchronous bool) *corev1.Pod {
 	for i := range o.pods {
 		pod := &o.pods[i]
-		if ordinal(pod.Name) < below && pod.Name != o.leader && o.isServing(pod) && (len(o.sync) == 0 || slices.Contains(o.sync, pod.Name)) {
+		if ordinal(pod.Name) < below && pod.Name != o.leader && o.isServing(pod) && (!synchronous || slices.Contains(o.sync, pod.Name)) {
 			return pod
 		}
 	}

@@ -28,7 +28,7 @@ type observed struct {
 	leader string
 	// initialized says that Patroni has made or found data; bootstrapping that a member has begun to.
 	initialized, bootstrapping bool
-	// sync are the standbys that have every acknowledged write.
+	// sync are the standbys that have every acknowledged write; empty while the present primary has chosen none.
 	sync []string
 	// config is the members' shared configuration as it is in Patroni's store.
 	config string
@@ -80,7 +80,7 @@ func (r *Reconciler) observeStore(ctx context.Context, db *databasev1.Database, 
 	o.leader, o.config = leader["leader"], config[configAnnotation]
 	id, begun := config["initialize"]
 	o.initialized, o.bootstrapping = id != "", begun && id == ""
-	if names := sync["sync_standby"]; names != "" {
+	if names := sync["sync_standby"]; names != "" && sync["leader"] == o.leader { // not an earlier primary's
 		o.sync = strings.Split(names, ",")
 	}
 	pod := &corev1.Pod{}

@@ -16,6 +16,8 @@ const (
 	patroniTTL          = 20
 	patroniLoopWait     = 5
 	patroniRetryTimeout = 5
+	// patroniStartTimeout is after which a primary that crashed and doesn't come up gives way to a standby.
+	patroniStartTimeout = 30
 )
 
 type object = map[string]any
@@ -47,27 +49,44 @@ func patroniTemplate(db *databasev1.Database) object {
 }
 
 // patroniDynamic is the configuration that all members share, in Patroni's store. parameters are the spec's, as far
-// as PostgreSQL is known to take them; volume is the smallest volume's size in bytes.
-func patroniDynamic(db *databasev1.Database, volume int64, parameters map[string]string) object {
+// as PostgreSQL is known to take them.
+func patroniDynamic(db *databasev1.Database, o *observed, parameters map[string]string) object {
 	all := object{}
-	for name, value := range sizedParameters(volume) {
+	for name, value := range sizedParameters(o.volume(db)) {
 		all[name] = value
 	}
 	for name, value := range parameters {
 		all[name] = value
 	}
 	return object{
-		"ttl":              patroniTTL,
-		"loop_wait":        patroniLoopWait,
-		"retry_timeout":    patroniRetryTimeout,
-		"failsafe_mode":    true,
-		"synchronous_mode": db.Spec.Durability != databasev1.DurabilityAsync && db.Spec.Replicas > 1,
+		"ttl":                    patroniTTL,
+		"loop_wait":              patroniLoopWait,
+		"retry_timeout":          patroniRetryTimeout,
+		"primary_start_timeout":  patroniStartTimeout,
+		"failsafe_mode":          true,
+		"synchronous_mode":       o.synchronous(db),
+		"synchronous_node_count": o.synchronousStandbys(db),
 		"postgresql": object{
 			"use_pg_rewind": true,
 			"use_slots":     true,
 			"parameters":    all,
 		},
 	}
+}
+
+// synchronous reports that a write is acknowledged only once a standby has it. It holds as long as there are standbys,
+// also when the spec wishes for fewer: until then the primary may have to move.
+func (o *observed) synchronous(db *databasev1.Database) bool {
+	return db.Spec.Durability != databasev1.DurabilityAsync && (db.Spec.Replicas > 1 || len(o.pods) > 1)
+}
+
+// synchronousStandbys is how many standbys have every acknowledged write. It is one, but while the primary has to leave
+// its pod for good: then all, so that whichever stays can be the primary.
+func (o *observed) synchronousStandbys(db *databasev1.Database) int {
+	if o.leader != "" && ordinal(o.leader) >= int(db.Spec.Replicas) && len(o.pods) > 2 {
+		return len(o.pods) - 1
+	}
+	return 1
 }
 
 // sizedParameters keep the write-ahead log from filling a small volume.

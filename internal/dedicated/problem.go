@@ -45,6 +45,8 @@ func diagnose(db *databasev1.Database, o *observed, now time.Time) *problem {
 		return &problem{reason: databasev1.ReasonPodsStarting, message: fmt.Sprintf("%d of %d replicas are ready.", serving, want)}
 	case o.primary() == nil:
 		return &problem{reason: databasev1.ReasonNoPrimary, message: "No replica takes writes; Patroni is electing one."}
+	case o.synchronous(db) && len(o.sync) == 0:
+		return &problem{reason: databasev1.ReasonPodsStarting, message: "No standby has every acknowledged write yet."}
 	}
 	return nil
 }

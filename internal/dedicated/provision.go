@@ -29,6 +29,7 @@ type server interface {
 	postgres.Admin
 	CheckParameters(ctx context.Context, parameters map[string]string) (map[string]string, error)
 	Checkpoint(ctx context.Context) error
+	Standbys(ctx context.Context) (map[string]int64, error)
 	Close()
 }
 

@@ -53,6 +53,8 @@ type Reconciler struct {
 	PatroniImage string
 	// FieldManager is the field manager of every write.
 	FieldManager string
+	// StuckAfter is how long a standby may go without streaming, where it could, until it is cloned anew.
+	StuckAfter time.Duration
 	// Resync is the mean time between two looks at a Database that nothing happens to.
 	Resync time.Duration
 	// LoginInterval is the mean time between two checks of a role's login.
@@ -66,6 +68,7 @@ type Reconciler struct {
 
 	logins   credentials.LoginSchedule
 	restarts restarts
+	idle     idleSince
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -184,7 +187,6 @@ func (r *Reconciler) rehearse(ctx context.Context, db *databasev1.Database) cont
 func (r *Reconciler) bring(ctx context.Context, db *databasev1.Database, o *observed, size resource.Quantity) *findings {
 	f := &findings{}
 	f.add(r.growVolumes(ctx, db, size, o.claims))
-	f.addError(r.correctRoles(ctx, db, o))
 	f.addError(r.unblock(ctx, db, o, time.Now()))
 	if o.set == nil {
 		if err := r.adopt(ctx, db); err != nil {
@@ -211,8 +213,8 @@ func (r *Reconciler) bring(ctx context.Context, db *databasev1.Database, o *obse
 		f.addError(err)
 		return f
 	}
-	f.add(r.rollOut(ctx, db, o, wanted))
-	f.add(r.restartInPlace(ctx, db, o, superuser))
+	f.add(r.change(ctx, db, o, superuser, wanted))
+	f.add(r.recloneStuck(ctx, db, o, superuser, time.Now()))
 	f.addError(r.markPrimary(ctx, o))
 	return f
 }
@@ -249,6 +251,15 @@ func (r *Reconciler) serve(ctx context.Context, db *databasev1.Database, o *obse
 	f.usable = true
 	f.add(r.setParameters(ctx, db, o, admin))
 	return unhealthy
+}
+
+// change takes one step towards the members that the spec wishes: by deleting a pod, or, where no pod differs, by
+// restarting PostgreSQL in one.
+func (r *Reconciler) change(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret, wanted string) *problem {
+	if p := r.rollOut(ctx, db, o, superuser, wanted); p != nil {
+		return p
+	}
+	return r.restartInPlace(ctx, db, o, superuser)
 }
 
 func (f *findings) add(p *problem) {

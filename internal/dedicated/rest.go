@@ -34,29 +34,50 @@ func (r *Reconciler) restartPostgres(ctx context.Context, pod *corev1.Pod, super
 	return r.ask(ctx, pod, superuser, "restart", map[string]any{"restart_pending": true})
 }
 
+// reinitialize lets the member throw its data away and copy the primary's.
+func (r *Reconciler) reinitialize(ctx context.Context, pod *corev1.Pod, superuser *corev1.Secret) error {
+	return r.ask(ctx, pod, superuser, "reinitialize", map[string]any{"force": true}) // whatever hangs there is ended
+}
+
+// memberNow is what the member says of itself.
+func (r *Reconciler) memberNow(ctx context.Context, pod *corev1.Pod, superuser *corev1.Secret) (member, error) {
+	var m member
+	answer, err := r.call(ctx, pod, superuser, http.MethodGet, "patroni", nil)
+	if err == nil {
+		err = json.Unmarshal(answer, &m)
+	}
+	return m, err
+}
+
 // ask posts to the REST interface of Patroni in the pod.
 func (r *Reconciler) ask(ctx context.Context, pod *corev1.Pod, superuser *corev1.Secret, what string, with map[string]any) error {
 	body, err := json.Marshal(with)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = r.call(ctx, pod, superuser, http.MethodPost, what, body)
 	}
+	return err
+}
+
+// call sends a request to the REST interface of Patroni in the pod and returns its answer.
+func (r *Reconciler) call(ctx context.Context, pod *corev1.Pod, superuser *corev1.Secret, method, what string, body []byte) ([]byte, error) {
 	client := &http.Client{Timeout: restTimeout, Transport: r.Telemetry.Transport(&http.Transport{
 		DisableKeepAlives: true,
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return r.Dial(ctx, pod, restPort) },
 	})}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("http://%s:%d/%s", pod.Name, restPort, what), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, fmt.Sprintf("http://%s:%d/%s", pod.Name, restPort, what), bytes.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	request.SetBasicAuth(launcher.UserREST, string(superuser.Data[launcher.KeyREST]))
 	response, err := client.Do(request)
 	if err != nil {
-		return fmt.Errorf("asking Patroni in the pod %q for a %s: %w", pod.Name, what, err)
+		return nil, fmt.Errorf("asking Patroni in the pod %q for %q: %w", pod.Name, what, err)
 	}
 	defer response.Body.Close()
-	answer, _ := io.ReadAll(io.LimitReader(response.Body, 1000))
+	answer, err := io.ReadAll(io.LimitReader(response.Body, 10_000))
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusAccepted {
-		return &refusedError{fmt.Sprintf("patroni in the pod %q refuses a %s: %s: %s", pod.Name, what, response.Status, strings.Join(strings.Fields(string(answer)), " "))}
+		said := strings.Join(strings.Fields(string(answer[:min(len(answer), 1000)])), " ")
+		return nil, &refusedError{fmt.Sprintf("patroni in the pod %q refuses %q: %s: %s", pod.Name, what, response.Status, said)}
 	}
-	return nil
+	return answer, err
 }

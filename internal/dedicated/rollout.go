@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,51 +16,81 @@ import (
 	"github.com/example/databases/internal/launcher"
 )
 
-// restart says which pod is to be restarted now, and why; nil for none. left counts the pods that are not as the spec
-// wishes. Pods that don't serve come first, then standbys, one at a time and each only while all replicas are there and
-// serve; the primary is the last. It is a pure function.
-func restart(o *observed, wanted, revision string, replicas int) (pod *corev1.Pod, why string, left int) {
+// roll is what a rolling change does next.
+type roll struct {
+	// pod is to be deleted, to come back as the spec wishes; nil for none now. why says what is wrong with it.
+	pod *corev1.Pod
+	why string
+	// move says that pod is the primary, which another member is to be before it is deleted.
+	move bool
+	// left counts the pods that aren't as the spec wishes; held says what the next one waits for.
+	left int
+	held string
+}
+
+// planRoll takes pods that don't serve first, then standbys, one at a time and each only while all replicas are there
+// and serve; the primary is the last, and where there are standbys it is moved first. It is a pure function.
+func planRoll(o *observed, wanted, revision string, replicas int) roll {
 	var idle, standby, primary *corev1.Pod
-	healthy := len(o.pods) == replicas
 	reasons := map[string]string{}
+	r := roll{held: o.unhealthy(replicas)}
 	for i := range o.pods {
 		p := &o.pods[i]
 		if p.DeletionTimestamp != nil {
-			healthy = false
 			continue
 		}
-		serving := o.isServing(p)
-		healthy = healthy && serving
 		reason := outdated(p, wanted, revision)
 		if reason == "" {
 			continue
 		}
-		left++
+		r.left++
 		reasons[p.Name] = reason
 		switch {
 		case p.Name == o.leader:
 			primary = p
-		case !serving:
+		case !o.isServing(p):
 			idle = p
 		default:
 			standby = p
 		}
 	}
+	healthy := r.held == ""
 	switch {
 	case slices.ContainsFunc(o.pods, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }):
-		return nil, "", left // one at a time
+		return r // one at a time
 	case idle != nil && o.bootstrapping && isRunning(idle):
-		return nil, "", left // what it makes would be left half made
+		return r // what it makes would be left half made
 	case idle != nil:
-		pod = idle
+		r.pod = idle
 	case standby != nil && healthy:
-		pod = standby
-	case primary != nil && standby == nil && (healthy || !o.isServing(primary)):
-		pod = primary
+		r.pod = standby
+	case primary != nil && standby == nil && !o.isServing(primary):
+		r.pod = primary // there is nothing to hand over
+	case primary != nil && standby == nil && healthy:
+		r.pod, r.move = primary, replicas > 1
 	default:
-		return nil, "", left
+		return r
 	}
-	return pod, reasons[pod.Name], left
+	r.held, r.why = "", reasons[r.pod.Name]
+	return r
+}
+
+// unhealthy names the member that isn't as it should be; empty where all serve.
+func (o *observed) unhealthy(replicas int) string {
+	for i := range o.pods {
+		switch p := &o.pods[i]; {
+		case p.DeletionTimestamp != nil:
+			return p.Name + " is ending"
+		case !isPodReady(p):
+			return p.Name + " is not ready"
+		case !o.isServing(p):
+			return p.Name + " does not stream"
+		}
+	}
+	if len(o.pods) < replicas {
+		return fmt.Sprintf("%d of %d pods are there", len(o.pods), replicas)
+	}
+	return ""
 }
 
 // outdated says why a pod isn't as the spec wishes; empty where it is. One that has never started is replaced for any
@@ -88,38 +119,113 @@ func everStarted(pod *corev1.Pod) bool {
 	})
 }
 
-// checkpointLimit leaves time for the rest of the reconcile.
-const checkpointLimit = 25 * time.Second
+const (
+	// checkpointLimit leaves time for the rest of the reconcile.
+	checkpointLimit = 25 * time.Second
+	// lagLimit is how much of the write-ahead log, in bytes, a standby may lack for the next step: one file of it.
+	lagLimit = 16 << 20
+)
 
-// rollOut restarts at most one pod.
-func (r *Reconciler) rollOut(ctx context.Context, db *databasev1.Database, o *observed, wanted string) *problem {
+// rollOut takes one step of a rolling change: it restarts a pod, or moves the primary off the last one.
+func (r *Reconciler) rollOut(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret, wanted string) *problem {
 	if o.set == nil {
 		return nil
 	}
-	pod, why, left := restart(o, wanted, o.set.Status.UpdateRevision, int(*o.set.Spec.Replicas))
+	replicas := int(*o.set.Spec.Replicas)
+	step := planRoll(o, wanted, o.set.Status.UpdateRevision, replicas)
 	switch {
-	case left == 0:
+	case step.left == 0:
 		return nil
 	case o.set.Status.ObservedGeneration != o.set.Generation || o.set.Spec.Template.Annotations[restartAnnotation] != wanted:
 		// A pod that is deleted now could come back by the old template.
-		return &problem{reason: databasev1.ReasonRollingOut, message: "The replicas are about to be restarted."}
+		return rolling(replicas-step.left, replicas, "the StatefulSet is told")
+	case step.pod == nil:
+		return rolling(replicas-step.left, replicas, step.held)
 	}
-	rolling := &problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("%d of %d replicas are to be restarted.", left, len(o.pods))}
-	if pod == nil {
-		return rolling
+	if len(o.pods) > 1 && o.isServing(step.pod) {
+		if held, err := r.lagging(ctx, o, superuser, step.pod); held != "" || err != nil {
+			return rolling(replicas-step.left, replicas, held).because(err)
+		}
 	}
-	if pod.Name == o.leader {
+	if step.move {
+		return r.movePrimary(ctx, db, o, superuser, rolling(replicas-step.left, replicas, ""))
+	}
+	if step.pod.Name == o.leader {
 		limited, cancel := context.WithTimeout(ctx, checkpointLimit)
 		r.checkpoint(limited, db, o) // so that what the next start has to replay is short
 		cancel()
 		r.Telemetry.Planned(db.UID)
 	}
-	if err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
-		rolling.err = fmt.Errorf("deleting the pod %q: %w", pod.Name, err)
-		return rolling
+	doing := rolling(replicas-step.left, replicas, step.pod.Name+" is restarted")
+	if err := r.Client.Delete(ctx, step.pod, client.Preconditions{UID: &step.pod.UID}); client.IgnoreNotFound(err) != nil {
+		return doing.because(fmt.Errorf("deleting the pod %q: %w", step.pod.Name, err))
 	}
-	r.Recorder.Eventf(db, pod, corev1.EventTypeNormal, databasev1.ReasonRestarting, "Restart", "The pod %s is restarted: %s.", pod.Name, why)
-	return rolling
+	r.Recorder.Eventf(db, step.pod, corev1.EventTypeNormal, databasev1.ReasonRestarting, "Restart", "The pod %s is restarted: %s.", step.pod.Name, step.why)
+	return doing
+}
+
+// rolling says how far a rolling change is, and what is done or waited for.
+func rolling(done, replicas int, now string) *problem {
+	message := fmt.Sprintf("%d of %d replicas are as the spec wishes", done, replicas)
+	if now != "" {
+		message += "; " + now
+	}
+	return &problem{reason: databasev1.ReasonRollingOut, message: message + "."}
+}
+
+// because adds the cause for which the step is tried again.
+func (p *problem) because(err error) *problem {
+	p.err = err
+	return p
+}
+
+// lagging says which standby but the one that is restarted is too far behind for the next step; empty for none.
+func (r *Reconciler) lagging(ctx context.Context, o *observed, superuser *corev1.Secret, restarted *corev1.Pod) (string, error) {
+	primary := o.primary()
+	if primary == nil {
+		return "there is no primary", nil
+	}
+	admin, err := r.connect(primary, superuser)
+	if err != nil {
+		return "", err
+	}
+	defer admin.Close()
+	standbys, err := admin.Standbys(ctx)
+	if err != nil {
+		return "the standbys' lag can't be read", err
+	}
+	for i := range o.pods {
+		name := o.pods[i].Name
+		if name == primary.Name || name == restarted.Name {
+			continue
+		}
+		if lag, streams := standbys[name]; !streams || lag > lagLimit {
+			return name + " has to catch up", nil
+		}
+	}
+	return "", nil
+}
+
+// movePrimary lets a standby that has every acknowledged write be the primary, so that the present one can be
+// restarted as a standby. p is what is said of the rolling change.
+func (r *Reconciler) movePrimary(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret, p *problem) *problem {
+	leader, candidate := o.primary(), o.candidate(maxReplicas, o.synchronous(db))
+	done := strings.TrimSuffix(p.message, ".")
+	if leader == nil || candidate == nil {
+		p.message = done + "; no standby has every acknowledged write, so that it could be the primary."
+		return p
+	}
+	limited, cancel := context.WithTimeout(ctx, checkpointLimit)
+	r.checkpoint(limited, db, o) // so that the shutdown before the promotion has little to write
+	cancel()
+	r.Telemetry.Planned(db.UID)
+	p.message = fmt.Sprintf("%s; the primary moves from %s to %s.", done, leader.Name, candidate.Name)
+	if err := r.switchover(ctx, leader, candidate.Name, superuser); err != nil {
+		return p.because(err)
+	}
+	r.Recorder.Eventf(db, candidate, corev1.EventTypeNormal, databasev1.ReasonSwitchover, "Switchover",
+		"The primary moved from %s to %s, for a planned change.", leader.Name, candidate.Name)
+	return p
 }
 
 // restartInPlace lets Patroni restart PostgreSQL in the members that have a parameter to be set at a start: standbys
@@ -131,26 +237,55 @@ func (r *Reconciler) restartInPlace(ctx context.Context, db *databasev1.Database
 	if left == 0 {
 		return nil
 	}
-	rolling := &problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("PostgreSQL is to be restarted in %d of %d replicas for a parameter.", left, len(o.pods))}
+	p := rolling(len(o.pods)-left, len(o.pods), "PostgreSQL has to be restarted for a parameter")
 	if pod == nil {
-		return rolling
+		return p
 	}
+	if len(o.pods) > 1 {
+		if held, err := r.lagging(ctx, o, superuser, pod); held != "" || err != nil {
+			return rolling(len(o.pods)-left, len(o.pods), held).because(err)
+		}
+	}
+	if pod.Name == o.leader && left == 1 && len(o.pods) > 1 {
+		// A primary that becomes a standby is restarted by that, and the standby has the new value already. Where a value
+		// goes down the standbys wait for the primary: then left is more than one.
+		if held := r.stillPending(ctx, o, superuser); !held {
+			return r.movePrimary(ctx, db, o, superuser, rolling(len(o.pods)-left, len(o.pods), ""))
+		}
+	}
+	p = rolling(len(o.pods)-left, len(o.pods), "PostgreSQL in "+pod.Name+" is restarted for a parameter")
 	r.Recorder.Eventf(db, pod, corev1.EventTypeNormal, databasev1.ReasonRestarting, "Restart", "PostgreSQL in the pod %s is restarted for a parameter.", pod.Name)
-	rolling.err = r.restartPostgres(ctx, pod, superuser)
+	if pod.Name == o.leader {
+		r.Telemetry.Planned(db.UID)
+	}
+	err := r.restartPostgres(ctx, pod, superuser)
 	var refused *refusedError
-	if rolling.err == nil || errors.As(rolling.err, &refused) { // otherwise it wasn't heard
+	if err == nil || errors.As(err, &refused) { // otherwise it wasn't heard
 		r.restarts.ask(db.UID, restartKey(o, pod))
 	}
-	return rolling
+	return p.because(err)
+}
+
+// stillPending reports that a standby, as it says itself, has a parameter to be set at a start: what the pods'
+// annotations say may be a loop of Patroni old. One that doesn't answer is taken for such.
+func (r *Reconciler) stillPending(ctx context.Context, o *observed, superuser *corev1.Secret) bool {
+	for i := range o.pods {
+		if o.pods[i].Name == o.leader {
+			continue
+		}
+		now, err := r.memberNow(ctx, &o.pods[i], superuser)
+		if err != nil || now.PendingRestart {
+			return true
+		}
+	}
+	return false
 }
 
 // pendingRestart is the member to be restarted now, nil for none, and how many have a restart before them.
 func pendingRestart(o *observed, asked func(string) bool) (pod *corev1.Pod, left int) {
 	var primary *corev1.Pod
-	serving := true
 	for i := range o.pods {
 		p := &o.pods[i]
-		serving = serving && o.isServing(p)
 		switch {
 		case !memberOf(p).PendingRestart:
 		case p.Name == o.leader:
@@ -164,7 +299,7 @@ func pendingRestart(o *observed, asked func(string) bool) (pod *corev1.Pod, left
 		}
 	}
 	switch {
-	case !serving && len(o.pods) > 1:
+	case len(o.pods) > 1 && o.unhealthy(len(o.pods)) != "":
 		return nil, left
 	case pod == nil && primary != nil && !asked(restartKey(o, primary)):
 		return primary, left
@@ -179,29 +314,4 @@ func restartKey(o *observed, pod *corev1.Pod) string {
 		pending = pending || o.pods[i].Name == o.leader && memberOf(&o.pods[i]).PendingRestart
 	}
 	return fmt.Sprintf("%s %t %s", pod.UID, pending, o.config)
-}
-
-// correctRoles takes the primary's label off every pod that Patroni's store doesn't name: a primary that is frozen or
-// cut off can't do it itself.
-func (r *Reconciler) correctRoles(ctx context.Context, db *databasev1.Database, o *observed) error {
-	for i := range o.pods {
-		pod := &o.pods[i]
-		if pod.Labels[roleLabel] != rolePrimary || o.leader == "" || pod.Name == o.leader {
-			continue
-		}
-		store := &corev1.ConfigMap{}
-		if err := r.Live.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: db.Name + suffixLeader}, store); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-		if leader := store.Annotations["leader"]; leader == "" || leader == pod.Name {
-			continue // the cache was behind
-		}
-		before := pod.DeepCopy()
-		pod.Labels[roleLabel] = roleReplica
-		err := r.Client.Patch(ctx, pod, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(r.FieldManager))
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("taking the primary's label off the pod %q: %w", pod.Name, err)
-		}
-	}
-	return nil
 }

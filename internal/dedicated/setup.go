@@ -76,6 +76,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	for _, kind := range children() {
 		b.Watches(kind, owner, builder.WithPredicates(predicate.Funcs{UpdateFunc: childChanged}))
 	}
+	if err := r.setupRoles(mgr, workers); err != nil {
+		return err
+	}
 	return b.
 		WithLogConstructor(func(req *reconcile.Request) logr.Logger {
 			log := mgr.GetLogger().WithValues("controller", ControllerName)

@@ -153,15 +153,19 @@ func restartHash(db *databasev1.Database, image string) (string, error) {
 	})
 }
 
-// place sets what the spec says of where pods run; by default replicas prefer different nodes.
+// place sets what the spec says of where pods run; by default replicas prefer different nodes, in different zones.
 func place(spec *corev1ac.PodSpecApplyConfiguration, db *databasev1.Database) error {
 	affinity := db.Spec.Affinity
 	if affinity == nil {
 		affinity = &corev1.Affinity{PodAntiAffinity: spread(db)}
 	}
+	constraints := db.Spec.TopologySpreadConstraints
+	if constraints == nil {
+		constraints = zones(db)
+	}
 	for _, part := range []struct{ from, to any }{
 		{affinity, &spec.Affinity}, {db.Spec.Tolerations, &spec.Tolerations}, {db.Spec.NodeSelector, &spec.NodeSelector},
-		{db.Spec.TopologySpreadConstraints, &spec.TopologySpreadConstraints}, {db.Spec.ImagePullSecrets, &spec.ImagePullSecrets},
+		{constraints, &spec.TopologySpreadConstraints}, {db.Spec.ImagePullSecrets, &spec.ImagePullSecrets},
 	} {
 		content, err := json.Marshal(part.from) // the API's types and their apply configurations have one JSON form
 		if err != nil {
@@ -205,6 +209,12 @@ func spread(db *databasev1.Database) *corev1.PodAntiAffinity {
 		Weight:          100,
 		PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, LabelSelector: labelSelector(selectorLabels(db))},
 	}}}
+}
+
+func zones(db *databasev1.Database) []corev1.TopologySpreadConstraint {
+	return []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: labelSelector(selectorLabels(db)),
+	}}
 }
 
 func probe(path string) *corev1ac.ProbeApplyConfiguration {

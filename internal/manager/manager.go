@@ -60,6 +60,8 @@ type Options struct {
 	Telemetry *telemetry.Telemetry
 	// LoginInterval is the mean time between two checks of a role's login; 0 for a day.
 	LoginInterval time.Duration
+	// StuckAfter is after which a standby that doesn't come to stream is cloned anew; 0 for the controller's default.
+	StuckAfter time.Duration
 }
 
 // Logger makes log the logger of the libraries too, once for the process.
@@ -156,7 +158,7 @@ func setupDedicated(mgr ctrl.Manager, o Options, common *shared.Reconciler) erro
 	}
 	reconciler := &dedicated.Reconciler{
 		Client: common.Client, Live: common.Live, Dial: dial, SQL: o.SQL, Cluster: common.Cluster, Namespace: s.PodNamespace,
-		PatroniImage: s.PatroniImage, FieldManager: common.FieldManager, Resync: common.Resync, LoginInterval: common.LoginInterval,
+		PatroniImage: s.PatroniImage, StuckAfter: o.StuckAfter, FieldManager: common.FieldManager, Resync: common.Resync, LoginInterval: common.LoginInterval,
 		Recorder: common.Recorder, Scenarios: fault.NewScenarios(s.FaultTrustedPrefix, s.FaultMaxDelay),
 		Telemetry: o.Telemetry.Controller(telemetry.KindDedicated),
 	}

@@ -26,7 +26,7 @@ import (
 )
 
 // images are those that the cases use; dev/images makes them.
-const images = "databases:dev,databases-patroni:dev,postgres:15,postgres:17,postgres:15-layout18,postgres:15-trixie,postgres:15-alpine,standin:dev"
+const images = "databases:dev,databases-patroni:dev,postgres:15,postgres:15-next,postgres:17,postgres:15-layout18,postgres:15-trixie,postgres:15-alpine,standin:dev"
 
 var (
 	scheme   = runtime.NewScheme()

@@ -67,8 +67,10 @@ const (
 	ReasonStorageResizing = "StorageResizing"
 	// ReasonInvalidParameters: PostgreSQL doesn't know a parameter, or not the value.
 	ReasonInvalidParameters = "InvalidParameters"
-	// ReasonRollingOut: replicas are being restarted one by one.
+	// ReasonRollingOut: replicas are being restarted one by one, or the primary is moved.
 	ReasonRollingOut = "RollingOut"
+	// ReasonReplicaStuck: a standby doesn't come to stream, and has been cloned anew for it already.
+	ReasonReplicaStuck = "ReplicaStuck"
 )
 
 // ReasonPaused is the reason of Paused.
@@ -82,6 +84,10 @@ const (
 	ReasonVolumesAdopted = "VolumesAdopted"
 	// ReasonVolumesRetained: the Database is deleted and its volumes stay (Normal).
 	ReasonVolumesRetained = "VolumesRetained"
+	// ReasonSwitchover: another replica became the primary, for a planned change (Normal).
+	ReasonSwitchover = "Switchover"
+	// ReasonRecloning: a standby that didn't come to stream throws its data away and copies the primary's (Warning).
+	ReasonRecloning = "Recloning"
 	// ReasonRestarting: a replica is restarted, for the reason that the message gives (Normal).
 	ReasonRestarting = "Restarting"
 	// ReasonFailureScenarioInvalid: the failure scenario that the Database carries doesn't parse and is ignored (Warning).

@@ -1,0 +1,123 @@
+package dedicated
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	databasev1 "github.com/example/databases/api/database/v1"
+)
+
+const (
+	// defaultStuckAfter leaves time to replay what was written between two checkpoints, which are 5 minutes apart.
+	defaultStuckAfter = 5 * time.Minute
+	// recloneInterval: more often a member isn't cloned anew; what is wrong with it isn't its data then.
+	recloneInterval = time.Hour
+	// recloneAnnotation has, on a member's claim, when it was cloned anew last.
+	recloneAnnotation = "database.example.com/recloned"
+)
+
+// idleSince remembers since when members don't do their work. It is kept in memory: after a restart of this program the
+// time begins anew.
+type idleSince struct {
+	mu  sync.Mutex
+	all map[types.UID]map[types.UID]time.Time // by Database and pod
+}
+
+// update notes which pods are idle now and returns since when each is.
+func (s *idleSince) update(db types.UID, idle []types.UID, now time.Time) map[types.UID]time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, after := s.all[db], map[types.UID]time.Time{}
+	for _, pod := range idle {
+		after[pod] = now
+		if since, known := before[pod]; known {
+			after[pod] = since
+		}
+	}
+	if s.all == nil {
+		s.all = map[types.UID]map[types.UID]time.Time{}
+	}
+	if s.all[db] = after; len(after) == 0 {
+		delete(s.all, db)
+	}
+	return after
+}
+
+// isIdle reports that a standby could do its work and doesn't: its container runs, and it neither copies the primary's
+// data nor streams.
+func (o *observed) isIdle(pod *corev1.Pod) bool {
+	m := memberOf(pod)
+	return pod.Name != o.leader && pod.DeletionTimestamp == nil && isRunning(pod) && !o.isServing(pod) &&
+		m.State != "" && m.State != "creating replica"
+}
+
+// recloneStuck lets a standby be cloned anew that hasn't come to stream for long: its data may be broken, or the
+// write-ahead log that it needs is gone. At most one at a time, each at most once an hour, and only from a primary that
+// serves.
+func (r *Reconciler) recloneStuck(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret, now time.Time) *problem {
+	var idle []types.UID
+	for i := range o.pods {
+		if o.isIdle(&o.pods[i]) {
+			idle = append(idle, o.pods[i].UID)
+		}
+	}
+	since := r.idle.update(db.UID, idle, now)
+	if o.primary() == nil {
+		return nil
+	}
+	for i := range o.pods {
+		pod := &o.pods[i]
+		began, isIdle := since[pod.UID]
+		if !isIdle || now.Sub(began) < r.stuckAfter() {
+			continue
+		}
+		claim := o.claimOf(pod)
+		if claim == nil {
+			continue
+		}
+		if last, err := time.Parse(time.RFC3339, claim.Annotations[recloneAnnotation]); err == nil && now.Sub(last) < recloneInterval {
+			return &problem{reason: databasev1.ReasonReplicaStuck, message: fmt.Sprintf(
+				"%s does not stream, although it was cloned anew at %s: see kubectl logs %s -c %s. To begin it from nothing, delete its claim %s and then the pod.",
+				pod.Name, last.UTC().Format(time.RFC3339), pod.Name, postgresContainer, claim.Name)}
+		}
+		return r.reclone(ctx, db, pod, claim, superuser, now)
+	}
+	return nil
+}
+
+// reclone writes down first that it was done, so that a program that ends in between doesn't do it again and again.
+func (r *Reconciler) reclone(ctx context.Context, db *databasev1.Database, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, superuser *corev1.Secret, now time.Time) *problem {
+	noted := claim.DeepCopy()
+	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, recloneAnnotation, now.UTC().Format(time.RFC3339))
+	if err := r.Client.Patch(ctx, noted, client.MergeFrom(claim), client.FieldOwner(r.FieldManager)); err != nil {
+		return childProblem(fmt.Errorf("noting on the claim %q that it is filled anew: %w", claim.Name, err))
+	}
+	r.Recorder.Eventf(db, pod, corev1.EventTypeWarning, databasev1.ReasonRecloning, "Reclone",
+		"The standby %s has not come to stream for %s: its data is thrown away and copied from the primary.", pod.Name, r.stuckAfter())
+	p := &problem{reason: databasev1.ReasonRollingOut, message: pod.Name + " is cloned anew."}
+	return p.because(r.reinitialize(ctx, pod, superuser))
+}
+
+func (r *Reconciler) stuckAfter() time.Duration {
+	if r.StuckAfter > 0 {
+		return r.StuckAfter
+	}
+	return defaultStuckAfter
+}
+
+// claimOf is the claim of the pod's volume; nil where the cache has none.
+func (o *observed) claimOf(pod *corev1.Pod) *corev1.PersistentVolumeClaim {
+	for i := range o.claims {
+		if o.claims[i].Name == volumeName+"-"+pod.Name {
+			return &o.claims[i]
+		}
+	}
+	return nil
+}

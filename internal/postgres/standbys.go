@@ -1,0 +1,37 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// standbysSQL counts from what a standby has on its disk: that is what a failover keeps.
+const standbysSQL = `
+SELECT application_name, greatest(max(pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn)), 0)::bigint
+FROM pg_stat_replication WHERE state = 'streaming' AND flush_lsn IS NOT NULL GROUP BY application_name`
+
+// Standbys are those that stream from the server, by the name that they give themselves, each with the bytes of the
+// write-ahead log that it lacks. Only a superuser, or a member of pg_monitor, sees them.
+func (s *Server) Standbys(ctx context.Context) (map[string]int64, error) {
+	standbys := map[string]int64{}
+	err := s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return s.intercept(ctx, "SELECT pg_stat_replication", func(ctx context.Context) error {
+			rows, err := conn.Query(ctx, standbysSQL)
+			if err != nil {
+				return err
+			}
+			var name string
+			var lag int64
+			_, err = pgx.ForEachRow(rows, []any{&name, &lag}, func() error {
+				standbys[name] = lag
+				return nil
+			})
+			return err
+		})
+	})
+	if err != nil {
+		return nil, errorf(KindFailed, err, "The server's standbys could not be read.")
+	}
+	return standbys, nil
+}
