@@ -8,11 +8,11 @@
 //	cluster stop      stops it
 //	cluster kubectl   runs the kubectl that belongs to it
 //	cluster run       runs a cluster until a signal comes, or its standard input closes
-//	cluster image     imports images into the cluster's node, or lists those it has
-//	cluster node      runs a command on the node
+//	cluster image     imports images into the cluster's nodes, or lists those that one has
+//	cluster node      runs a command on a node, cuts it off the network, and joins it again
 //
-// With --node, start and run give the cluster a node, on which pods run. That needs Linux, root and the programs that
-// `dev/setup node` installs.
+// With --node, start and run give the cluster a node, on which pods run, and with --nodes several. That needs Linux, root and
+// the programs that `dev/setup node` installs.
 //
 // Invariants: nothing of a cluster outlives it, neither a process nor a folder, even if this program is killed; what
 // other programs read is on standard output, what people read on standard error; the exit status is 0 for success,
@@ -41,11 +41,15 @@ const usage = `usage: cluster COMMAND [FLAGS]
   stop                     stop the cluster and remove its files
   kubectl [--] ARGUMENTS   run kubectl against the cluster
   run                      run a cluster until a signal comes; prints KUBECONFIG=<path> when it is ready
-  image import FILE...     import image archives, as "docker save" writes them, into the cluster's node
-  image list               list the node's images
-  node exec -- COMMAND     run a command in the node's namespaces: its processes, mounts and network
+  image import FILE...     import image archives, as "docker save" writes them, into all of the cluster's nodes
+  image list               list a node's images
+  node exec -- COMMAND     run a command in a node's namespaces: its processes, mounts and network
+  node cut                 cut a node off the API server and the other nodes; what runs on it goes on
+  node join                undo that
 
-With --node, start and run give the cluster a node for pods; that needs Linux, root and "dev/setup node".
+With --node, start and run give the cluster a node for pods, and with --nodes NUMBER up to 3 of them: node-1, node-2, node-3.
+That needs Linux, root and "dev/setup node". A volume is on one node for good. The commands for a node take --node NAME;
+without it they mean node-1, through which this machine reaches the addresses of services.
 "cluster COMMAND --help" shows a command's flags.
 `
 
@@ -68,7 +72,7 @@ var commands = map[string]func(context.Context, []string) error{
 
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == process.GuardCommand {
-		if errors.Join(process.RunGuard(os.Args[2], os.Stdin), node.RemoveCgroups(os.Args[2])) != nil {
+		if errors.Join(process.RunGuard(os.Args[2], os.Stdin), node.Remove(os.Args[2])) != nil {
 			os.Exit(1) // nobody is left to be told more
 		}
 		return

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/example/databases/dev/cluster/internal/controlplane"
@@ -24,17 +25,21 @@ func targetFlags(flags *flag.FlagSet) target {
 	}
 }
 
-// machine returns the machine of a running cluster's node.
-func (t target) machine() (*node.Machine, error) {
+func nodeFlag(flags *flag.FlagSet) *string {
+	return flags.String("node", "", "the node's `name`; the first one's if this is not given")
+}
+
+// state returns the state of a running cluster that has nodes.
+func (t target) state() (*controlplane.State, error) {
 	if *t.kubeconfig != "" {
 		state, err := controlplane.ReadState(filepath.Dir(*t.kubeconfig))
 		if err != nil {
 			return nil, err
 		}
-		if state == nil || state.Node == nil {
+		if state == nil || len(state.Nodes) == 0 {
 			return nil, fmt.Errorf("--kubeconfig %s: it is not that of a cluster with a node", *t.kubeconfig)
 		}
-		return state.Node, node.Check()
+		return state, node.Check()
 	}
 	cluster, err := named(*t.name)
 	if err != nil {
@@ -47,30 +52,57 @@ func (t target) machine() (*node.Machine, error) {
 	if state == nil {
 		return nil, notRunning(*t.name)
 	}
-	if state.Node == nil {
+	if len(state.Nodes) == 0 {
 		return nil, fmt.Errorf("cluster %q has no node: start it with `cluster start --node --name %s`", *t.name, *t.name)
 	}
-	return state.Node, node.Check()
+	return state, node.Check()
 }
 
-// nodeCommand becomes the command that it runs, so that its exit status and signals are that command's own.
-func nodeCommand(_ context.Context, arguments []string) error {
-	if len(arguments) == 0 || arguments[0] != "exec" {
-		return usageError{errors.New("usage: cluster node exec [--name NAME] -- COMMAND")}
+// machine returns the machine of one of a running cluster's nodes.
+func (t target) machine(name string) (*controlplane.State, *node.Machine, error) {
+	state, err := t.state()
+	if err != nil {
+		return nil, nil, err
 	}
-	flags := newFlags("node exec")
-	target := targetFlags(flags)
-	if err := parse(flags, arguments[1:], true); err != nil {
+	if machine := state.Node(name); machine != nil {
+		return state, machine, nil
+	}
+	var names []string
+	for _, machine := range state.Nodes {
+		names = append(names, machine.Name)
+	}
+	return nil, nil, fmt.Errorf("--node %s: the cluster has %s", name, strings.Join(names, ", "))
+}
+
+func nodeCommand(ctx context.Context, arguments []string) error {
+	if len(arguments) == 0 || arguments[0] != "exec" && arguments[0] != "cut" && arguments[0] != "join" {
+		return usageError{errors.New("usage: cluster node exec [--name NAME] [--node NODE] -- COMMAND, or cluster node cut|join [--name NAME] [--node NODE]")}
+	}
+	executes := arguments[0] == "exec"
+	flags := newFlags("node " + arguments[0])
+	target, name := targetFlags(flags), nodeFlag(flags)
+	if err := parse(flags, arguments[1:], executes); err != nil {
 		return err
 	}
-	if flags.NArg() == 0 {
+	if executes && flags.NArg() == 0 {
 		return usageError{errors.New("node exec: say which command to run")}
 	}
-	machine, err := target.machine()
+	state, machine, err := target.machine(*name)
 	if err != nil {
 		return err
 	}
-	line := append(machine.Enter(), flags.Args()...)
+	switch arguments[0] {
+	case "cut":
+		return machine.Cut(ctx, state.Others(machine))
+	case "join":
+		return machine.Rejoin(ctx, state.Others(machine))
+	}
+	return execInNode(machine, flags.Args())
+}
+
+// execInNode becomes the command that it runs, so that its exit status and signals are that command's own.
+func execInNode(machine *node.Machine, command []string) error {
+	line := append(machine.Enter(), command...)
 	program, err := exec.LookPath(line[0])
 	if err != nil {
 		return err
@@ -83,30 +115,44 @@ func nodeCommand(_ context.Context, arguments []string) error {
 
 func imageCommand(ctx context.Context, arguments []string) error {
 	if len(arguments) == 0 || arguments[0] != "import" && arguments[0] != "list" {
-		return usageError{errors.New("usage: cluster image import [--name NAME] FILE..., or cluster image list [--name NAME]")}
+		return usageError{errors.New("usage: cluster image import [--name NAME] FILE..., or cluster image list [--name NAME] [--node NODE]")}
 	}
-	importing := arguments[0] == "import"
-	flags := newFlags("image " + arguments[0])
+	if arguments[0] == "list" {
+		return listImages(arguments[1:])
+	}
+	flags := newFlags("image import")
 	target := targetFlags(flags)
-	if err := parse(flags, arguments[1:], importing); err != nil {
+	if err := parse(flags, arguments[1:], true); err != nil {
 		return err
 	}
-	if importing && flags.NArg() == 0 {
+	if flags.NArg() == 0 {
 		return usageError{errors.New("image import: say which archives to import")}
 	}
-	machine, err := target.machine()
+	state, err := target.state()
 	if err != nil {
 		return err
 	}
-	if !importing {
-		list := controlplane.ImageCommand(machine, "list", `name~="/"`) // the others are names of the same by digest
-		list.Stdout, list.Stderr = os.Stdout, os.Stderr
-		return list.Run()
-	}
 	for _, file := range flags.Args() {
-		if err := controlplane.Import(ctx, machine, file); err != nil {
-			return err
+		for _, machine := range state.Nodes {
+			if err := controlplane.Import(ctx, machine, file); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+func listImages(arguments []string) error {
+	flags := newFlags("image list")
+	target, name := targetFlags(flags), nodeFlag(flags)
+	if err := parse(flags, arguments, false); err != nil {
+		return err
+	}
+	_, machine, err := target.machine(*name)
+	if err != nil {
+		return err
+	}
+	list := controlplane.ImageCommand(machine, "list", `name~="/"`) // the others are names of the same by digest
+	list.Stdout, list.Stderr = os.Stdout, os.Stderr
+	return list.Run()
 }

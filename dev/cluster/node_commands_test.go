@@ -17,7 +17,7 @@ import (
 	"github.com/example/databases/dev/cluster/internal/image"
 )
 
-func TestNamedClusterWithANode(t *testing.T) {
+func TestNamedClusterWithNodes(t *testing.T) {
 	name := "test-" + strings.ToLower(rand.Text()[:8])
 	t.Cleanup(func() {
 		cluster("stop", "--name", name)
@@ -30,12 +30,16 @@ func TestNamedClusterWithANode(t *testing.T) {
 		status    int
 		out, errs string
 	}{
-		{"it starts", []string{"start", "--node", "--name", name}, 0, "export KUBECONFIG=", "cluster stop --name " + name},
+		{"it starts", []string{"start", "--nodes=2", "--name", name}, 0, "export KUBECONFIG=", "cluster stop --name " + name},
 		{"the node's components are healthy", []string{"status", "--name", name}, 0, "kubelet ", ""},
+		{"and so are the other node's", []string{"status", "--name", name}, 0, "kubelet-node-2 ", ""},
 		{"what is no image is refused", []string{"image", "import", "--name", name, program}, 1, "", "import image " + program},
 		{"an image is imported", []string{"image", "import", "--name", name, archive}, 0, "", ""},
 		{"and is there", []string{"image", "list", "--name", name}, 0, "localhost/probe:1", ""},
+		{"on the other node, too", []string{"image", "list", "--name", name, "--node=node-2"}, 0, "localhost/probe:1", ""},
 		{"a command runs on the node", []string{"node", "exec", "--name", name, "--", "hostname"}, 0, "node-1\n", ""},
+		{"or on the one that is named", []string{"node", "exec", "--name", name, "--node=node-2", "--", "hostname"}, 0, "node-2\n", ""},
+		{"but not on one that isn't there", []string{"node", "exec", "--name", name, "--node=node-3", "--", "hostname"}, 1, "", "the cluster has node-1, node-2"},
 		{"and its status is kept", []string{"node", "exec", "--name", name, "--", "sh", "-c", "exit 7"}, 7, "", ""},
 		{"it stops", []string{"stop", "--name", name}, 0, "", "has stopped"},
 	} {
@@ -59,7 +63,11 @@ func TestNodeCommandLine(t *testing.T) {
 		{"image import", 2, "say which archives"},
 		{"image fly", 2, "usage: cluster image import"},
 		{"image list --name=nobody", 1, "cluster start --name nobody"},
+		{"run --nodes=4", 2, "between 0 and 3"},
+		{"run --nodes=-1", 2, "between 0 and 3"},
 		{"node exec", 2, "say which command"},
+		{"node cut now", 2, `takes no argument "now"`},
+		{"node fly", 2, "cluster node cut|join"},
 		{"node exec --name=nobody -- true", 1, "cluster start --name nobody"},
 	} {
 		_, errs, status := cluster(strings.Fields(test.arguments)...)

@@ -39,22 +39,27 @@ func probeImage(t *testing.T) string {
 	return archive
 }
 
-// withNode is a cluster with a node.
+// withNode is a cluster with a node or more.
 type withNode struct {
 	*running
 	kubectlFile string
 	volumes     []string // the names of those that were seen
-	pids        string   // the machine's process namespace
-	device      int      // the index of the host's end of its veth pair
+	pids        []string // the machines' process namespaces
+	devices     []int    // the indices of the host's ends of their veth pairs
 }
 
 func runWithNode(t *testing.T, arguments ...string) *withNode {
+	t.Helper()
+	return runWithNodes(t, 1, arguments...)
+}
+
+func runWithNodes(t *testing.T, nodes int, arguments ...string) *withNode {
 	t.Helper()
 	built, err := exec.Command(program, "build").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	arguments = append([]string{"--until-stdin-closes", "--node", "--image", probeImage(t)}, arguments...)
+	arguments = append([]string{"--until-stdin-closes", "--nodes", fmt.Sprint(nodes), "--image", probeImage(t)}, arguments...)
 	c := &withNode{
 		running:     run(t, arguments...),
 		kubectlFile: filepath.Join(strings.TrimSpace(string(built)), "kubectl"),
@@ -67,24 +72,27 @@ func runWithNode(t *testing.T, arguments ...string) *withNode {
 	return c
 }
 
-// recognize notes what the machine's parts are known by, so that they are not taken for those of another cluster that
+// recognize notes what the machines' parts are known by, so that they are not taken for those of another cluster that
 // gets the same names after it has ended.
 func (c *withNode) recognize(t *testing.T) {
 	t.Helper()
-	file := fmt.Sprintf("/proc/%d/ns/pid", c.state.Node.PID)
-	held, err := os.Open(file) // no other namespace gets the same number meanwhile
-	if err != nil {
-		t.Fatal(err)
+	for _, machine := range c.state.Nodes {
+		file := fmt.Sprintf("/proc/%d/ns/pid", machine.PID)
+		held, err := os.Open(file) // no other namespace gets the same number meanwhile
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { held.Close() })
+		pids, err := os.Readlink(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		device, err := net.InterfaceByName(machine.Network().Device(machine.Number))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.pids, c.devices = append(c.pids, pids), append(c.devices, device.Index)
 	}
-	t.Cleanup(func() { held.Close() })
-	if c.pids, err = os.Readlink(file); err != nil {
-		t.Fatal(err)
-	}
-	device, err := net.InterfaceByName(c.state.Node.Network().Device(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.device = device.Index
 }
 
 func (c *withNode) kubectlCommand(arguments ...string) *exec.Cmd {

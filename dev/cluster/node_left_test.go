@@ -23,11 +23,12 @@ func TestNothingIsLeftOfANode(t *testing.T) {
 		says     string
 	}{
 		{"after its supervisor is killed", func(c *withNode) int { return c.command.Process.Pid }, ""},
-		{"after the machine's first process is killed", func(c *withNode) int { return c.state.Node.PID }, "node-1 ended unexpectedly: signal: killed"},
+		{"after the machine's first process is killed", func(c *withNode) int { return c.state.Node("").PID }, "node-1 ended unexpectedly: signal: killed"},
+		{"after that of the second machine is killed", func(c *withNode) int { return c.state.Node("node-2").PID }, "node-2 ended unexpectedly: signal: killed"},
 		{"after a component of it is killed", func(c *withNode) int { return c.component("kubelet") }, "kubelet ended unexpectedly"},
 	} {
 		t.Run(test.sentence, func(t *testing.T) {
-			c := runWithNode(t)
+			c := runWithNodes(t, 2)
 			c.create(t, pods)
 			c.create(t, disks)
 			c.awaitPods(t)
@@ -75,7 +76,7 @@ func (c *withNode) leftOfNode(t *testing.T) []string {
 	var left []string
 	spaces, _ := filepath.Glob("/proc/[0-9]*/ns/pid")
 	for _, space := range spaces {
-		if link, err := os.Readlink(space); err == nil && link == c.pids {
+		if link, err := os.Readlink(space); err == nil && slices.Contains(c.pids, link) {
 			left = append(left, "process "+space)
 		}
 	}
@@ -89,14 +90,16 @@ func (c *withNode) leftOfNode(t *testing.T) []string {
 		}
 	}
 	for _, pattern := range []string{
-		"/sys/fs/cgroup" + filepath.Dir(c.state.Node.Cgroup),
-		"/sys/fs/cgroup/*" + filepath.Dir(c.state.Node.Cgroup),
+		"/sys/fs/cgroup" + filepath.Dir(c.state.Node("").Cgroup),
+		"/sys/fs/cgroup/*" + filepath.Dir(c.state.Node("").Cgroup),
 	} {
 		found, _ := filepath.Glob(pattern)
 		left = append(left, found...)
 	}
-	if device, err := net.InterfaceByIndex(c.device); err == nil {
-		left = append(left, "network device "+device.Name)
+	for _, index := range c.devices {
+		if device, err := net.InterfaceByIndex(index); err == nil {
+			left = append(left, "network device "+device.Name)
+		}
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

@@ -107,7 +107,7 @@ func (c *withNode) testEnter(t *testing.T) {
 		"ls /sys/class/net/uplink/ifindex": "/sys/class/net/uplink/ifindex",
 		"ls -d /run/containerd":            "/run/containerd",
 	} {
-		line := append(c.state.Node.Enter(), strings.Fields(command)...)
+		line := append(c.state.Node("").Enter(), strings.Fields(command)...)
 		output, err := exec.Command(line[0], line[1:]...).CombinedOutput()
 		if got := strings.TrimSpace(string(output)); err != nil || got != want {
 			t.Errorf("%s: %q, %v; want %q", command, got, err, want)
@@ -149,7 +149,7 @@ func (c *withNode) testExt4(t *testing.T) {
 		t.Errorf("%d MiB fit into a volume of 50", written)
 	}
 	volume := strings.TrimSpace(c.kubectl(t, "get", "pvc", "ext4", "-o", "jsonpath={.spec.volumeName}"))
-	if _, err := os.Stat(fmt.Sprintf("/proc/%d/root/var/lib/volumes/%s/lost+found", c.state.Node.PID, volume)); err != nil {
+	if _, err := os.Stat(fmt.Sprintf("/proc/%d/root/var/lib/volumes/%s/lost+found", c.state.Node("").PID, volume)); err != nil {
 		t.Error(err)
 	}
 	c.kubectl(t, "patch", "pvc", "ext4", "-p", `{"spec":{"resources":{"requests":{"storage":"150Mi"}}}}`)
@@ -186,7 +186,7 @@ func (c *withNode) testDelete(t *testing.T) {
 	c.kubectl(t, "delete", "pvc", "xfs", "ext4", "--wait")
 	c.kubectl(t, "wait", "--for=delete", "pv/"+gone, "--timeout=20s")
 	c.kubectl(t, "wait", "--for=jsonpath={.status.phase}=Released", "pv/"+keep, "--timeout=20s")
-	folder := fmt.Sprintf("/proc/%d/root/var/lib/volumes", c.state.Node.PID)
+	folder := fmt.Sprintf("/proc/%d/root/var/lib/volumes", c.state.Node("").PID)
 	for _, file := range []string{gone, gone + ".img"} {
 		if _, err := os.Stat(filepath.Join(folder, file)); !os.IsNotExist(err) {
 			t.Errorf("%s is left: %v", file, err)

@@ -31,6 +31,7 @@ type options struct {
 	auditLog   string
 	port       int
 	node       bool
+	nodes      int
 	images     []string
 }
 
@@ -39,8 +40,9 @@ func addOptions(flags *flag.FlagSet) *options {
 	flags.StringVar(&o.components, "components", strings.Join(controlplane.Default, ","), "the components to run, as a comma-separated `list`")
 	flags.StringVar(&o.auditLog, "audit-log", "", "write a line of JSON for each request to this `file`")
 	flags.IntVar(&o.port, "port", 0, "the API server's `port`; 0 for any that is free")
-	flags.BoolVar(&o.node, "node", false, "give the cluster a node, on which pods run; needs Linux, root and dev/setup node")
-	flags.Func("image", "import this image archive `file` into the node before the cluster is ready; may be repeated", func(file string) error {
+	flags.BoolVar(&o.node, "node", false, "give the cluster a node, on which pods run: as --nodes 1")
+	flags.IntVar(&o.nodes, "nodes", 0, fmt.Sprintf("give the cluster this `number` of nodes, at most %d; needs Linux, root and dev/setup node", node.Most))
+	flags.Func("image", "import this image archive `file` into the nodes before the cluster is ready; may be repeated", func(file string) error {
 		o.images = append(o.images, file)
 		return nil
 	})
@@ -51,16 +53,20 @@ func addOptions(flags *flag.FlagSet) *options {
 func (o *options) config() (controlplane.Config, error) {
 	config := controlplane.Config{
 		Port:     o.port,
+		Nodes:    o.count(),
 		Progress: func(format string, values ...any) { fmt.Fprintf(os.Stderr, format+"\n", values...) },
 	}
 	for name := range strings.SplitSeq(o.components, ",") {
 		name = strings.TrimSpace(name)
 		if slices.Contains(controlplane.OfNode, name) {
-			return config, usageError{fmt.Errorf("component %s is part of a node: leave it out of --components and say --node", name)}
+			return config, usageError{fmt.Errorf("component %s is part of a node: leave it out of --components and say --node or --nodes", name)}
 		}
 		config.Components = append(config.Components, name)
 	}
-	if o.node {
+	if o.nodes < 0 || o.nodes > node.Most {
+		return config, usageError{fmt.Errorf("--nodes %d: it must be between 0 and %d", o.nodes, node.Most)}
+	}
+	if config.Nodes > 0 {
 		config.Components = append(config.Components, controlplane.OfNode...)
 	}
 	if err := config.Check(); err != nil {
@@ -85,10 +91,18 @@ func (o *options) config() (controlplane.Config, error) {
 	return config, nil
 }
 
+// count is how many nodes are asked for.
+func (o *options) count() int {
+	if o.node {
+		return max(1, o.nodes)
+	}
+	return o.nodes
+}
+
 // checkNode finds out what stands in a node's way before anything is started.
 func (o *options) checkNode(config *controlplane.Config) error {
-	if len(o.images) > 0 && !o.node {
-		return usageError{errors.New("--image needs --node: only a node has images")}
+	if len(o.images) > 0 && config.Nodes == 0 {
+		return usageError{errors.New("--image needs --node or --nodes: only a node has images")}
 	}
 	for _, image := range o.images {
 		file, err := filepath.Abs(image)
@@ -100,7 +114,7 @@ func (o *options) checkNode(config *controlplane.Config) error {
 		}
 		config.Images = append(config.Images, file)
 	}
-	if !o.node {
+	if config.Nodes == 0 {
 		return nil
 	}
 	return node.Check()
@@ -169,7 +183,7 @@ func place(config *controlplane.Config, name string) error {
 	if config.Lock, err = cluster.Acquire(); err != nil {
 		return err
 	}
-	return node.RemoveCgroups(config.Folder) // left if its supervisor and its guard were killed
+	return node.Remove(config.Folder) // left if its supervisor and its guard were killed
 }
 
 func startCommand(ctx context.Context, arguments []string) error {
@@ -205,9 +219,8 @@ func startCommand(ctx context.Context, arguments []string) error {
 
 // arguments are the flags that say the same to the run command.
 func (o *options) arguments(config controlplane.Config) []string {
-	arguments := []string{"--components", o.components, "--audit-log", config.AuditLog, "--port", fmt.Sprint(o.port)}
-	if o.node {
-		arguments = append(arguments, "--node")
+	arguments := []string{
+		"--components", o.components, "--audit-log", config.AuditLog, "--port", fmt.Sprint(o.port), "--nodes", fmt.Sprint(config.Nodes),
 	}
 	for _, image := range config.Images {
 		arguments = append(arguments, "--image", image)

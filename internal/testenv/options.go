@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -47,9 +48,13 @@ func WithScheme(scheme *runtime.Scheme) Option {
 
 // WithNode gives the cluster every component and a real node, on which pods run, with the images of these archives. It
 // needs Linux, root and what `dev/setup node` installs.
-func WithNode(archives ...string) Option {
+func WithNode(archives ...string) Option { return WithNodes(1, archives...) }
+
+// WithNodes is WithNode with several nodes, which are called node-1, node-2 and node-3.
+func WithNodes(number int, archives ...string) Option {
 	return func(o *options) {
-		o.arguments = append(o.arguments, "--components=etcd,kube-apiserver,kube-controller-manager,kube-scheduler", "--node")
+		o.arguments = append(o.arguments,
+			"--components=etcd,kube-apiserver,kube-controller-manager,kube-scheduler", fmt.Sprintf("--nodes=%d", number))
 		for _, archive := range archives {
 			o.arguments = append(o.arguments, "--image="+archive)
 		}

@@ -60,7 +60,12 @@ func run(m *testing.M) int {
 		return 1
 	}
 	auditLog = filepath.Join(folder, "audit.log")
-	status := testenv.Main(m, testenv.WithScheme(scheme), testenv.WithNode(archives...), testenv.WithAuditLog(auditLog))
+	nodes, err := nodesWanted()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	status := testenv.Main(m, testenv.WithScheme(scheme), testenv.WithNodes(nodes, archives...), testenv.WithAuditLog(auditLog))
 	if flag.Lookup("test.run").Value.String() == "" { // all cases, and so all that the program does
 		if err := checkRights(auditLog); err != nil {
 			fmt.Printf("FAIL  rights\n%v\n", err)
@@ -70,6 +75,19 @@ func run(m *testing.M) int {
 	}
 	fmt.Printf("%d passed, %d failed\n", tally.passed, tally.failed)
 	return status
+}
+
+// nodesWanted is how many nodes the cluster has. One is for measuring: with more the scheduler chooses where a volume is, and
+// takes a second for it.
+func nodesWanted() (int, error) {
+	switch number := os.Getenv("E2E_NODES"); number {
+	case "":
+		return 2, nil
+	case "1", "2", "3":
+		return int(number[0] - '0'), nil
+	default:
+		return 0, fmt.Errorf("E2E_NODES=%s: it must be 1, 2 or 3", number)
+	}
 }
 
 // prepare builds the program and the images.

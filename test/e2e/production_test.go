@@ -221,10 +221,10 @@ func (w *world) works(name string) time.Duration {
 // killProcess sends SIGKILL to the program in a pod: by its environment, which names the pod.
 func (w *world) killProcess(pod string) {
 	w.Helper()
-	command := exec.CommandContext(w.Context(), "go", "run", "-C", "../../dev/cluster", ".", "node", "exec", "-kubeconfig", testenv.Get(w).Kubeconfig, "--",
+	node := testenv.Get(w).Node(w.kubectl("get", "pod", pod, "-n", deployNamespace, "-o", "jsonpath={.spec.nodeName}"))
+	output, err := node.Exec(w.Context(),
 		"sh", "-c", `for p in /proc/[0-9]*; do if tr '\0' '\n' <$p/environ 2>/dev/null | grep -qx "POD_NAME=$0"; then kill -9 ${p#/proc/} && echo killed; fi; done`, pod)
-	output, err := command.CombinedOutput()
-	if err != nil || !strings.Contains(string(output), "killed") {
+	if err != nil || !strings.Contains(output, "killed") {
 		w.Fatalf("killing %s: %v\n%s", pod, err, output)
 	}
 }

@@ -4,33 +4,52 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/example/databases/dev/cluster/internal/node"
 )
 
-// component describes one process of a cluster.
+// component describes one process of a cluster, or one of each of its nodes.
 type component struct {
 	name      string
 	needs     []string // the components that must be healthy before this one starts
 	ports     int      // how many it listens on; the first answers health checks
-	fixed     int      // its only port if it runs on a node, where every port is free
+	fixed     int      // its only port if it runs on nodes, where every port is free
 	plain     bool     // its health check is no HTTPS
 	health    string   // the path of its health check
 	arguments func(*site) []string
+	inNode    func(*site, *node.Machine) []string // instead of arguments, if it runs on nodes
 }
 
-// onNode says whether a component runs on a node rather than on this machine itself.
-func (c component) onNode() bool { return c.fixed != 0 }
+// onNode says whether a component runs on nodes rather than on this machine itself.
+func (c component) onNode() bool { return c.inNode != nil }
+
+// unit is a component in one place.
+type unit struct {
+	component
+	machine *node.Machine // nil for this machine itself
+}
+
+// id tells the units of a component apart. Those of the first node have the component's own name.
+func (u unit) id() string { return idOn(u.name, u.machine) }
+
+func idOn(name string, machine *node.Machine) string {
+	if machine == nil || machine.Number == 1 {
+		return name
+	}
+	return name + "-" + machine.Name
+}
 
 // components holds every component in an order in which they can start.
 var components = []component{
 	{name: etcd, ports: 2, health: "/health", arguments: etcdArguments},
-	{name: containerd, fixed: 1338, plain: true, health: "/v1/metrics", arguments: containerdArguments},
+	{name: containerd, fixed: 1338, plain: true, health: "/v1/metrics", inNode: containerdArguments},
 	{name: apiServer, needs: []string{etcd}, ports: 1, health: "/readyz", arguments: apiServerArguments},
 	{name: controllerManager, needs: []string{apiServer}, ports: 1, health: "/healthz", arguments: controllerManagerArguments},
 	{name: scheduler, needs: []string{apiServer}, ports: 1, health: "/readyz", arguments: schedulerArguments},
-	{name: kubelet, needs: []string{apiServer, containerd}, fixed: 10250, health: "/healthz", arguments: kubeletArguments},
-	{name: kubeProxy, needs: []string{apiServer}, fixed: 10256, plain: true, health: "/healthz", arguments: kubeProxyArguments},
-	{name: coreDNS, needs: []string{apiServer}, fixed: 8181, plain: true, health: "/ready", arguments: coreDNSArguments},
-	{name: volumes, needs: []string{apiServer}, fixed: 8090, plain: true, health: "/", arguments: volumesArguments},
+	{name: kubelet, needs: []string{apiServer, containerd}, fixed: 10250, health: "/healthz", inNode: kubeletArguments},
+	{name: kubeProxy, needs: []string{apiServer}, fixed: 10256, plain: true, health: "/healthz", inNode: kubeProxyArguments},
+	{name: coreDNS, needs: []string{apiServer}, fixed: 8181, plain: true, health: "/ready", inNode: coreDNSArguments},
+	{name: volumes, needs: []string{apiServer}, fixed: 8090, plain: true, health: "/", inNode: volumesArguments},
 }
 
 const (
@@ -144,7 +163,7 @@ func apiServerArguments(s *site) []string {
 		"--service-account-key-file=" + s.tokenPublic,
 		"--service-account-signing-key-file=" + s.tokenPrivate,
 	}
-	if s.node == nil {
+	if s.nodes == nil {
 		arguments = append(arguments,
 			"--authorization-mode=RBAC",
 			"--endpoint-reconciler-type=none") // an EndpointSlice may not hold a loopback address

@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/example/databases/dev/cluster/internal/node"
 	"github.com/example/databases/dev/cluster/internal/pki"
 )
 
-// firstNode is the name of a cluster's node. A second one would be node-2.
-const firstNode = "node-1"
+// nodeName is the name of a cluster's node, counted from 1.
+func nodeName(number int) string { return fmt.Sprintf("node-%d", number) }
 
 // Provisioner is the name by which StorageClasses choose the node's volumes.
 const Provisioner = "volumes.dev.databases.example.com"
@@ -18,28 +19,36 @@ const pauseImage = "localhost/pause:1"
 
 // makeNodeFiles writes what the components of the node read at their start.
 func (s *site) makeNodeFiles(authority *pki.Authority, cluster string) error {
-	address := s.node.Address().String()
 	var err error
-	s.kubeletServing, err = authority.Issue("kubelet-serving", pki.Subject{CommonName: kubelet, Hosts: []string{address, s.node.Name}})
-	if err != nil {
-		return err
-	}
 	s.kubeletClient, err = authority.Issue("kubelet-client", pki.Subject{CommonName: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}})
 	if err != nil {
 		return err
 	}
-	if err := s.makeKubeconfigs(authority, cluster, map[string]pki.Subject{
-		s.kubeconfig(kubelet):   {CommonName: "system:node:" + s.node.Name, Groups: []string{"system:nodes"}},
+	users := map[string]pki.Subject{
 		s.kubeconfig(kubeProxy): {CommonName: "system:kube-proxy"},
 		s.kubeconfig(coreDNS):   {CommonName: "system:coredns"},
 		s.kubeconfig(volumes):   {CommonName: "system:volumes"},
-	}); err != nil {
+	}
+	for _, machine := range s.nodes {
+		users[s.kubeconfig(idOn(kubelet, machine))] = pki.Subject{CommonName: "system:node:" + machine.Name, Groups: []string{"system:nodes"}}
+	}
+	if err := s.makeKubeconfigs(authority, cluster, users); err != nil {
 		return err
 	}
-	return s.writeNodeConfigurations()
+	for _, machine := range s.nodes {
+		subject := pki.Subject{CommonName: kubelet, Hosts: []string{machine.Address().String(), machine.Name}}
+		serving, err := authority.Issue(idOn("kubelet-serving", machine), subject)
+		if err != nil {
+			return err
+		}
+		if err := s.writeNodeConfigurations(machine, serving); err != nil {
+			return err
+		}
+	}
+	return s.writeObjects()
 }
 
-func (s *site) nodeFile(name string) string { return filepath.Join(s.node.Folder, name) }
+func nodeFile(machine *node.Machine, name string) string { return filepath.Join(machine.Folder, name) }
 
 // kubeletClientArguments let the API server reach kubelets and let these see only what concerns their own node.
 func (s *site) kubeletClientArguments() []string {
@@ -53,33 +62,34 @@ func (s *site) kubeletClientArguments() []string {
 	}
 }
 
-func containerdArguments(s *site) []string {
-	return []string{"--config=" + s.nodeFile(containerdFile)}
+func containerdArguments(_ *site, machine *node.Machine) []string {
+	return []string{"--config=" + nodeFile(machine, containerdFile)}
 }
 
-func kubeletArguments(s *site) []string {
+func kubeletArguments(s *site, machine *node.Machine) []string {
 	return []string{
-		"--config=" + s.nodeFile(kubeletFile),
-		"--kubeconfig=" + s.kubeconfig(kubelet),
-		"--hostname-override=" + s.node.Name,
-		"--node-ip=" + s.node.Address().String(),
+		"--config=" + nodeFile(machine, kubeletFile),
+		"--kubeconfig=" + s.kubeconfig(idOn(kubelet, machine)),
+		"--hostname-override=" + machine.Name,
+		"--node-ip=" + machine.Address().String(),
+		fmt.Sprintf("--node-labels=topology.kubernetes.io/zone=zone-%d", machine.Number),
 	}
 }
 
-func kubeProxyArguments(s *site) []string {
-	return []string{"--config=" + s.nodeFile(kubeProxyFile)}
+func kubeProxyArguments(_ *site, machine *node.Machine) []string {
+	return []string{"--config=" + nodeFile(machine, kubeProxyFile)}
 }
 
-func coreDNSArguments(s *site) []string {
-	return []string{"-conf=" + s.nodeFile(coreFile)}
+func coreDNSArguments(_ *site, machine *node.Machine) []string {
+	return []string{"-conf=" + nodeFile(machine, coreFile)}
 }
 
-func volumesArguments(s *site) []string {
+func volumesArguments(s *site, machine *node.Machine) []string {
 	return []string{
 		"-kubeconfig=" + s.kubeconfig(volumes),
 		"-provisioner=" + Provisioner,
-		"-node=" + s.node.Name,
+		"-node=" + machine.Name,
 		"-folder=/var/lib/volumes",
-		"-health=" + fmt.Sprintf("%s:%d", s.node.Address(), s.ports[volumes][0]),
+		"-health=" + fmt.Sprintf("%s:%d", machine.Address(), s.ports[volumes][0]),
 	}
 }

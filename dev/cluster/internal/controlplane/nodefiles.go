@@ -23,45 +23,65 @@ const (
 	kubeletFile    = "kubelet.yaml"
 	kubeProxyFile  = "kube-proxy.yaml"
 	coreFile       = "Corefile"
-	objectsFile    = "objects.yaml" // what the API server is given
 )
 
-// nodeValues are what the templates are filled with.
+// objectsFile is what the API server is given, in the cluster's folder.
+const objectsFile = "objects.yaml"
+
+// nodeValues are what the templates of a node's files are filled with.
 type nodeValues struct {
-	Name, Folder, Cgroup, CNI, PauseImage, Provisioner string
-	Address, DNS                                       netip.Addr
-	Pods, PodsOfNode                                   netip.Prefix
-	Authority, ProxyKubeconfig, DNSKubeconfig          string
-	Serving                                            pki.Pair
+	Name, Folder, Cgroup, CNI, PauseImage     string
+	Address, DNS                              netip.Addr
+	Pods, PodsOfNode                          netip.Prefix
+	Authority, ProxyKubeconfig, DNSKubeconfig string
+	Serving                                   pki.Pair
 }
 
-func (s *site) writeNodeConfigurations() error {
-	network := s.node.Network()
+func (s *site) writeNodeConfigurations(machine *node.Machine, serving pki.Pair) error {
+	network := machine.Network()
 	values := nodeValues{
-		Name: s.node.Name, Folder: s.node.Folder, Cgroup: s.node.Cgroup, CNI: node.CNI,
-		PauseImage: pauseImage, Provisioner: Provisioner,
-		Address: s.node.Address(), DNS: network.DNS(),
-		Pods: network.Pods(), PodsOfNode: network.PodsOf(s.node.Number),
-		Authority: s.authority.Certificate, Serving: s.kubeletServing,
+		Name: machine.Name, Folder: machine.Folder, Cgroup: machine.Cgroup, CNI: node.CNI, PauseImage: pauseImage,
+		Address: machine.Address(), DNS: network.DNS(),
+		Pods: network.Pods(), PodsOfNode: network.PodsOf(machine.Number),
+		Authority: s.authority.Certificate, Serving: serving,
 		ProxyKubeconfig: s.kubeconfig(kubeProxy), DNSKubeconfig: s.kubeconfig(coreDNS),
 	}
-	for _, name := range []string{containerdFile, cniFile, kubeletFile, kubeProxyFile, coreFile, objectsFile} {
-		var content bytes.Buffer
-		parsed, err := template.ParseFS(templates, "templates/"+templateOf(name))
-		if err == nil {
-			err = parsed.Execute(&content, values)
-		}
-		if err != nil {
-			return fmt.Errorf("make the node's file %s: %w", name, err)
-		}
-		if err := os.MkdirAll(filepath.Dir(s.nodeFile(name)), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(s.nodeFile(name), content.Bytes(), 0o600); err != nil {
+	for _, name := range []string{containerdFile, cniFile, kubeletFile, kubeProxyFile, coreFile} {
+		if err := writeFile(nodeFile(machine, name), templateOf(name), values); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// objectValues are what the template of the API server's objects is filled with.
+type objectValues struct {
+	Provisioner, Binding string
+	DNS                  netip.Addr
+	Nodes                []*node.Machine
+}
+
+func (s *site) writeObjects() error {
+	values := objectValues{Provisioner: Provisioner, Binding: "Immediate", DNS: s.network().DNS(), Nodes: s.nodes}
+	if len(s.nodes) > 1 {
+		values.Binding = "WaitForFirstConsumer"
+	}
+	return writeFile(s.file(objectsFile), objectsFile, values)
+}
+
+func writeFile(file, name string, values any) error {
+	var content bytes.Buffer
+	parsed, err := template.ParseFS(templates, "templates/"+name)
+	if err == nil {
+		err = parsed.Execute(&content, values)
+	}
+	if err != nil {
+		return fmt.Errorf("make the file %s: %w", name, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, content.Bytes(), 0o600)
 }
 
 func templateOf(name string) string {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -18,32 +19,34 @@ import (
 	"github.com/example/databases/dev/cluster/internal/process"
 )
 
-// furnish gives the node its images, and the API server the objects that the components of the node rely on. The
-// user's images are still on their way when it returns: awaitNode waits for them.
-func (s *site) furnish(ctx context.Context, config Config) error {
-	pause := s.nodeFile("pause.tar")
+// furnish gives a node its images and, with the first one, the API server the objects that the components of the nodes rely
+// on. The user's images are still on their way when it returns: awaitImages waits for them.
+func (s *site) furnish(ctx context.Context, config Config, machine *node.Machine) error {
+	pause := nodeFile(machine, "pause.tar")
 	if err := image.Write(pause, pauseImage, config.Program("pause")); err != nil {
 		return err
 	}
-	if err := Import(ctx, s.node, pause); err != nil {
+	if err := Import(ctx, machine, pause); err != nil {
 		return err
 	}
-	s.imported = make(chan error, 1)
 	go func() {
 		var failed error
 		_, small := split(config.Images) // the big ones are there
 		for _, file := range small {
 			begun := time.Now()
-			if failed = Import(ctx, s.node, file); failed != nil {
+			if failed = Import(ctx, machine, file); failed != nil {
 				break
 			}
 			config.Progress("imported %s in %.1f s", file, time.Since(begun).Seconds())
 		}
 		s.imported <- failed
 	}()
+	if machine.Number > 1 {
+		return nil
+	}
 	// create, not apply: nobody has made any of them before, and it is quicker.
 	create := exec.Command(config.Program("kubectl"), "--kubeconfig", s.adminKubeconfig(),
-		"--cache-dir", s.file("kubectl-cache"), "create", "-f", s.nodeFile(objectsFile))
+		"--cache-dir", s.file("kubectl-cache"), "create", "-f", s.file(objectsFile))
 	_, err := output(ctx, create)
 	return err
 }
@@ -91,32 +94,48 @@ func output(ctx context.Context, command *exec.Cmd) (string, error) {
 	return out.String(), nil
 }
 
-// awaitNode waits until pods can run: the node says so, names resolve through the services' network, and the user's
-// images are there.
-func (s *site) awaitNode(ctx context.Context) error {
+// awaitNode waits until pods can run: the node says so, and names resolve, on the first node through the services' network,
+// which the host reaches by that one.
+func (s *site) awaitNode(ctx context.Context, machine *node.Machine) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("not ready after %s", startLimit))
 	defer cancel()
 	probe, err := newProbe(s.authority.Certificate, s.identity())
 	if err != nil {
 		return err
 	}
+	server := machine.Address()
+	if machine.Number == 1 {
+		server = s.network().DNS()
+	}
 	for _, step := range []struct {
 		what  string
 		check func() error
 	}{
-		{"node " + s.node.Name, func() error { return probe.nodeReady(ctx, s.url(apiServer, 0)+"/api/v1/nodes/"+s.node.Name) }},
-		{"the cluster's DNS", func() error { return s.resolves(ctx) }},
+		{"node " + machine.Name, func() error { return probe.nodeReady(ctx, s.url(apiServer, 0)+"/api/v1/nodes/"+machine.Name) }},
+		{"the DNS of " + machine.Name, func() error { return s.resolves(ctx, server) }},
 	} {
 		if err := poll(ctx, step.check); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
-	select {
-	case err := <-s.imported:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("images: %w", context.Cause(ctx))
+	return nil
+}
+
+// awaitImages waits until the user's images are in every node.
+func (s *site) awaitImages(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("not there after %s", startLimit))
+	defer cancel()
+	for range s.nodes {
+		select {
+		case err := <-s.imported:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("images: %w", context.Cause(ctx))
+		}
 	}
+	return nil
 }
 
 // nodeReady returns nil if the node at this address of the API server says that it is ready.
@@ -145,12 +164,12 @@ func (p *probe) nodeReady(ctx context.Context, url string) error {
 	return errors.New("it has no condition Ready yet")
 }
 
-// resolves returns nil if the DNS service, at its address as pods use it, knows the API server.
-func (s *site) resolves(ctx context.Context) error {
+// resolves returns nil if the DNS server at this address knows the API server.
+func (s *site) resolves(ctx context.Context, server netip.Addr) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(s.node.Network().DNS().String(), "53"))
+		return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(server.String(), "53"))
 	}}
 	addresses, err := resolver.LookupHost(ctx, "kubernetes.default.svc.cluster.local.")
 	if err == nil && !slices.Equal(addresses, []string{s.apiService()}) {

@@ -28,7 +28,8 @@ type Config struct {
 	Program    func(component string) string // the file of its program
 	Port       int                           // of the API server; 0 for any
 	AuditLog   string                        // an absolute path, or nothing
-	Images     []string                      // archives of images for the node
+	Nodes      int                           // how many, if the components are those of a node too
+	Images     []string                      // archives of images for the nodes
 	Cache      string                        // the folder of the programs, in which big images are kept unpacked
 	Progress   func(format string, values ...any)
 }
@@ -57,7 +58,7 @@ func Run(ctx context.Context, config Config, ready func(State) error) (err error
 	}
 	defer func() {
 		// What the guard has done already is no error, and it may have been killed.
-		cleaned := errors.Join(guard.Release(), node.RemoveCgroups(config.Folder))
+		cleaned := errors.Join(guard.Release(), node.Remove(config.Folder))
 		if err == nil {
 			err = cleaned
 		}
@@ -124,48 +125,66 @@ func runOnce(ctx context.Context, config Config, guard *process.Guard, ready fun
 // cause returns what made the first process end: the components of a node end with its machine, in any order.
 func cause(group *process.Group, first error) error {
 	time.Sleep(100 * time.Millisecond)
-	if machine := group.Ended(firstNode); machine != nil {
-		return machine
+	for number := range node.Most {
+		if machine := group.Ended(nodeName(number + 1)); machine != nil {
+			return machine
+		}
 	}
 	return first
 }
 
-// prepare makes the place that the components run in: the node's machine, the ports and the files.
+// prepare makes the place that the components run in: the nodes' machines, the ports and the files.
 func prepare(ctx context.Context, config Config, chosen []component, group *process.Group) (*site, error) {
-	var machine *node.Machine
+	var machines []*node.Machine
 	address := loopback
 	if withNode(config.Components) {
 		var err error
-		if machine, err = makeMachine(ctx, config, group); err != nil {
+		if machines, err = makeMachines(ctx, config, group); err != nil {
 			return nil, err
 		}
-		address = machine.Network().Host().String()
+		address = machines[0].Network().Host().String()
 	}
 	ports, err := choosePorts(chosen, config.Port, address)
 	if err != nil {
 		return nil, err
 	}
-	return newSite(config, chosen, ports, machine)
+	return newSite(config, chosen, ports, machines)
 }
 
-// makeMachine makes the machine of the node, with the big images in its containerd's folder.
-func makeMachine(ctx context.Context, config Config, group *process.Group) (*node.Machine, error) {
+// makeMachines makes the machines of the nodes, each linked to those before it and with the big images in its containerd's
+// folder.
+func makeMachines(ctx context.Context, config Config, group *process.Group) ([]*node.Machine, error) {
 	logs := filepath.Join(config.Folder, "log")
 	if err := os.MkdirAll(logs, 0o700); err != nil {
 		return nil, err
 	}
-	machine, err := node.Start(ctx, group, node.Config{
-		Name: firstNode, Number: 1, Folder: config.Folder, Cache: config.Cache, Log: filepath.Join(logs, firstNode+".log"),
-	})
-	if err != nil {
-		return nil, err
-	}
 	big, _ := split(config.Images)
-	if len(big) == 0 {
-		return machine, nil
+	var machines []*node.Machine
+	for number := 1; number <= config.Nodes; number++ {
+		name := nodeName(number)
+		wanted := node.Config{Name: name, Number: number, Folder: config.Folder, Cache: config.Cache, Log: filepath.Join(logs, name+".log")}
+		if number > 1 {
+			wanted.First = machines[0]
+		}
+		machine, err := node.Start(ctx, group, wanted)
+		if err != nil {
+			return nil, err
+		}
+		for _, other := range machines {
+			if err := machine.Link(ctx, other); err != nil {
+				return nil, err
+			}
+		}
+		machines = append(machines, machine)
+		if len(big) == 0 {
+			continue
+		}
+		stock := stock{folder: filepath.Join(config.Cache, "unpacked"), log: filepath.Join(logs, "import.log"), machine: machine}
+		if err := stock.fill(ctx, big, config.Progress); err != nil {
+			return nil, err
+		}
 	}
-	stock := stock{folder: filepath.Join(config.Cache, "unpacked"), log: filepath.Join(logs, "import.log"), machine: machine}
-	return machine, stock.fill(ctx, big, config.Progress)
+	return machines, nil
 }
 
 // startError tells why a start failed: since its context was cancelled, the error itself may say only that.
@@ -182,7 +201,7 @@ func startError(ctx, starting context.Context, err error) error {
 
 // start starts the components, each when those it needs are healthy, and returns when all are.
 func (s *site) start(ctx context.Context, config Config, group *process.Group) (*State, error) {
-	state := &State{Supervisor: os.Getpid(), Kubeconfig: s.adminKubeconfig(), Node: s.node}
+	state := &State{Supervisor: os.Getpid(), Kubeconfig: s.adminKubeconfig(), Nodes: s.nodes}
 	healthy := map[string]bool{}
 	begun := time.Now()
 	await := func(status ComponentStatus) error {
@@ -196,15 +215,17 @@ func (s *site) start(ctx context.Context, config Config, group *process.Group) (
 		config.Progress("%s is healthy after %.1f s", status.Name, time.Since(begun).Seconds())
 		return nil
 	}
-	for _, c := range s.components {
-		for _, status := range state.Components {
-			if slices.Contains(c.needs, status.Name) {
+	units := s.units()
+	for _, u := range units {
+		for j, status := range state.Components {
+			// What a component needs of a node is on its own.
+			if earlier := units[j]; slices.Contains(u.needs, earlier.name) && (earlier.machine == nil || earlier.machine == u.machine) {
 				if err := await(status); err != nil {
 					return nil, err
 				}
 			}
 		}
-		if err := s.launch(ctx, c, config, group, state); err != nil {
+		if err := s.launch(ctx, u, config, group, state); err != nil {
 			return nil, err
 		}
 	}
@@ -216,57 +237,62 @@ func (s *site) start(ctx context.Context, config Config, group *process.Group) (
 	if err := s.awaitNamespace(ctx); err != nil {
 		return nil, err
 	}
-	if s.node == nil {
-		return state, nil
+	for _, machine := range s.nodes {
+		if err := s.awaitNode(ctx, machine); err != nil {
+			return nil, err
+		}
+		config.Progress("%s is ready after %.1f s", machine.Name, time.Since(begun).Seconds())
 	}
-	if err := s.awaitNode(ctx); err != nil {
-		return nil, err
-	}
-	config.Progress("%s is ready after %.1f s", s.node.Name, time.Since(begun).Seconds())
-	return state, nil
+	return state, s.awaitImages(ctx)
 }
 
-// launch starts a component and adds it to the state.
-func (s *site) launch(ctx context.Context, c component, config Config, group *process.Group, state *State) error {
-	if c.name == kubelet {
-		if err := s.furnish(ctx, config); err != nil {
+// launch starts a component in its place and adds it to the state.
+func (s *site) launch(ctx context.Context, u unit, config Config, group *process.Group, state *State) error {
+	if u.name == kubelet {
+		if err := s.furnish(ctx, config, u.machine); err != nil {
 			return err
 		}
 	}
-	pid, err := group.StartCommand(c.name, s.command(c, config.Program(c.name)), s.log(c.name))
+	pid, err := group.StartCommand(u.id(), s.command(u, config.Program(u.name)), s.log(u.id()))
 	if err != nil {
 		return err
 	}
-	state.Components = append(state.Components, s.status(c, pid))
+	state.Components = append(state.Components, s.status(u, pid))
 	return state.write(s.folder)
 }
 
 // command is what runs a component, on its node if it belongs to one.
-func (s *site) command(c component, program string) *exec.Cmd {
-	line := append([]string{program}, c.arguments(s)...)
-	if c.onNode() {
+func (s *site) command(u unit, program string) *exec.Cmd {
+	var line []string
+	if u.machine == nil {
+		line = append([]string{program}, u.arguments(s)...)
+	} else {
 		// The host's folder for temporary files must not be left with theirs.
-		line = append(append(s.node.Enter(), "env", "TMPDIR=/run/tmp"), line...)
+		line = append(u.machine.Enter(), "env", "TMPDIR=/run/tmp", program)
+		line = append(line, u.inNode(s, u.machine)...)
 	}
 	command := exec.Command(line[0], line[1:]...)
-	command.Args[0] = c.name
+	command.Args[0] = u.id()
 	return command
 }
 
-func (s *site) status(c component, pid int) ComponentStatus {
+func (s *site) status(u unit, pid int) ComponentStatus {
 	status := ComponentStatus{
-		Name:      c.name,
+		Name:      u.id(),
 		PID:       pid,
-		Address:   s.address(c.name, 0),
-		Log:       s.log(c.name),
-		Health:    s.url(c.name, 0) + c.health,
+		Address:   s.address(u.name, 0),
+		Log:       s.log(u.id()),
 		Authority: s.authority.Certificate,
 		Identity:  s.identity(),
 	}
-	if c.plain {
-		status.Health = "http://" + status.Address + c.health
+	if u.machine != nil {
+		status.Address = fmt.Sprintf("%s:%d", u.machine.Address(), s.ports[u.name][0])
 	}
-	if c.name == etcd {
+	status.Health = "https://" + status.Address + u.health
+	if u.plain {
+		status.Health = "http://" + status.Address + u.health
+	}
+	if u.name == etcd {
 		status.Authority, status.Identity = s.etcdAuthority.Certificate, s.etcdClient
 	}
 	return status

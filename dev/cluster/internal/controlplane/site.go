@@ -31,20 +31,20 @@ type site struct {
 	folder     string
 	components []component
 	ports      map[string][]int
-	node       *node.Machine // nil if there is none
-	imported   chan error    // yields once the user's images are in the node
+	nodes      []*node.Machine
+	imported   chan error // yields for each node once the user's images are in it
 
 	authority, serving                     pki.Pair
 	etcdAuthority, etcdServing, etcdClient pki.Pair
 	proxyAuthority, proxyClient            pki.Pair
 	tokenPublic, tokenPrivate              string
-	kubeletServing, kubeletClient          pki.Pair
+	kubeletClient                          pki.Pair
 	auditLog, auditPolicy                  string
 }
 
 // newSite writes all files that the components read at their start.
-func newSite(config Config, chosen []component, ports map[string][]int, machine *node.Machine) (*site, error) {
-	s := &site{folder: config.Folder, components: chosen, ports: ports, node: machine, auditLog: config.AuditLog}
+func newSite(config Config, chosen []component, ports map[string][]int, machines []*node.Machine) (*site, error) {
+	s := &site{folder: config.Folder, components: chosen, ports: ports, nodes: machines, imported: make(chan error, len(machines)), auditLog: config.AuditLog}
 	for _, folder := range []string{"pki", "log", "kubeconfigs"} {
 		if err := os.MkdirAll(s.file(folder), 0o700); err != nil {
 			return nil, err
@@ -69,7 +69,7 @@ func newSite(config Config, chosen []component, ports map[string][]int, machine 
 	if err := s.makeKeys(authority, config.Name); err != nil {
 		return nil, err
 	}
-	if s.node == nil {
+	if s.nodes == nil {
 		return s, nil
 	}
 	return s, s.makeNodeFiles(authority, config.Name)
@@ -149,32 +149,45 @@ func (s *site) kubeconfig(component string) string {
 	return filepath.Join(s.folder, "kubeconfigs", component)
 }
 
-// host is the address that a component listens on.
+// network is that of the nodes, which must be there.
+func (s *site) network() node.Network { return s.nodes[0].Network() }
+
+// units are the components in their places, in the order in which they start.
+func (s *site) units() []unit {
+	var all []unit
+	for _, c := range s.components {
+		if !c.onNode() {
+			all = append(all, unit{component: c})
+			continue
+		}
+		for _, machine := range s.nodes {
+			all = append(all, unit{component: c, machine: machine})
+		}
+	}
+	return all
+}
+
+// host is the address that a component of this machine itself listens on.
 func (s *site) host(component string) string {
-	switch {
-	case s.node == nil:
-		return loopback
-	case component == apiServer:
-		return s.node.Network().Host().String()
-	case slices.Contains(OfNode, component):
-		return s.node.Address().String()
+	if s.nodes != nil && component == apiServer {
+		return s.network().Host().String()
 	}
 	return loopback
 }
 
 func (s *site) serviceRange() string {
-	if s.node == nil {
+	if s.nodes == nil {
 		return serviceRange
 	}
-	return s.node.Network().Services().String()
+	return s.network().Services().String()
 }
 
 // apiService is the address of the service through which pods find the API server.
 func (s *site) apiService() string {
-	if s.node == nil {
+	if s.nodes == nil {
 		return apiService
 	}
-	return s.node.Network().API().String()
+	return s.network().API().String()
 }
 
 func (s *site) address(component string, port int) string {

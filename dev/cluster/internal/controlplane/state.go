@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/example/databases/dev/cluster/internal/node"
@@ -21,7 +22,22 @@ type State struct {
 	Supervisor int               `json:"supervisor"` // its process
 	Kubeconfig string            `json:"kubeconfig"`
 	Components []ComponentStatus `json:"components"`
-	Node       *node.Machine     `json:"node,omitempty"`
+	Nodes      []*node.Machine   `json:"nodes,omitempty"`
+}
+
+// Node returns the node of this name, or the first if that is empty. It returns nil if there is none.
+func (s *State) Node(name string) *node.Machine {
+	for _, machine := range s.Nodes {
+		if name == "" || machine.Name == name {
+			return machine
+		}
+	}
+	return nil
+}
+
+// Others returns the nodes but for this one.
+func (s *State) Others(machine *node.Machine) []*node.Machine {
+	return slices.DeleteFunc(slices.Clone(s.Nodes), func(m *node.Machine) bool { return m.Number == machine.Number })
 }
 
 // ComponentStatus is one component of a running cluster.

@@ -14,7 +14,8 @@ import (
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// cgroupOf names the control group of a cluster, which is all that a folder's owner must know to remove it.
+// cgroupOf names the control group of a cluster, which is all that a folder's owner must know to remove it. The cluster's
+// network devices have it as their alias.
 func cgroupOf(folder string) string {
 	digest := sha256.Sum256([]byte(folder))
 	return "databases-" + hex.EncodeToString(digest[:6])
@@ -56,8 +57,12 @@ func delegate(groups ...string) error {
 	return nil
 }
 
-// RemoveCgroups removes the control groups of the cluster in a folder. Its processes must have ended.
-func RemoveCgroups(folder string) error {
+// Remove removes what may outlive the machines of the cluster in a folder. Their processes must have ended.
+func Remove(folder string) error {
+	return errors.Join(removeDevices(cgroupOf(folder)), removeCgroups(folder))
+}
+
+func removeCgroups(folder string) error {
 	for _, pattern := range []string{cgroupRoot, filepath.Join(cgroupRoot, "*")} {
 		found, err := filepath.Glob(filepath.Join(pattern, cgroupOf(folder)))
 		if err != nil {

@@ -14,8 +14,11 @@ import (
 // follow. The program's main function must then call RunInit.
 const InitCommand = "node-init"
 
-// uplink is the machine's own end of the veth pair.
+// uplink is the machine's own end of the veth pair that leads to the host.
 const uplink = "uplink"
+
+// Most is how many machines a cluster can have.
+const Most = 3
 
 // covered are the folders of the host that a machine has its own of, in its folder.
 var covered = []string{"/var/lib", "/var/log"}
@@ -32,11 +35,12 @@ func Visible(file string) bool {
 
 // Config says what machine to make.
 type Config struct {
-	Name   string // of the node
-	Number int    // of the node in its cluster, from 1
-	Folder string // of the cluster
-	Log    string // the file for what its first process says
-	Cache  string // the folder of the programs and of what else its components need
+	Name   string   // of the node
+	Number int      // of the node in its cluster, from 1
+	First  *Machine // of the same cluster, whose network it joins; nil for the first itself
+	Folder string   // of the cluster
+	Log    string   // the file for what its first process says
+	Cache  string   // the folder of the programs and of what else its components need
 }
 
 // Machine is what a node runs on.
@@ -47,6 +51,7 @@ type Machine struct {
 	Slot   int    `json:"slot"`
 	Folder string `json:"folder"`
 	Cgroup string `json:"cgroup"` // below which its containers' control groups are
+	alias  string // of its device on the host
 }
 
 // Network returns the network of the machine's cluster.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,8 +33,14 @@ func Start(ctx context.Context, group *process.Group, config Config) (*Machine, 
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{Name: config.Name, Number: config.Number, PID: pid, Folder: folder}
-	if err := m.connect(ctx); err != nil {
+	m := &Machine{Name: config.Name, Number: config.Number, PID: pid, Folder: folder, alias: cgroupOf(config.Folder)}
+	if config.First == nil {
+		err = m.connect(ctx)
+	} else {
+		m.Slot = config.First.Slot
+		err = m.join(ctx)
+	}
+	if err != nil {
 		return nil, err
 	}
 	m.Cgroup, err = makeCgroups(config.Folder, config.Name)
@@ -64,78 +68,6 @@ func startInit(group *process.Group, config Config, command *exec.Cmd) (int, err
 		return 0, fmt.Errorf("make %s: %s", config.Name, strings.Join(lines, ""))
 	}
 	return pid, nil
-}
-
-// connect makes the veth pair in the first free network.
-func (m *Machine) connect(ctx context.Context) error {
-	used, err := usedRanges()
-	if err != nil {
-		return err
-	}
-	for slot := range slots {
-		m.Slot = slot
-		if overlaps(used, m.Network().Prefix()) {
-			continue
-		}
-		device := m.Network().Device(m.Number)
-		err := run(ctx, "ip", "link", "add", device, "type", "veth", "peer", "name", uplink, "netns", fmt.Sprint(m.PID))
-		if err != nil && strings.Contains(err.Error(), "File exists") {
-			continue // another cluster has just taken it
-		}
-		if err != nil {
-			return err
-		}
-		return m.configure(ctx, device)
-	}
-	return fmt.Errorf("no network is free in 198.18.0.0/15: %d clusters with nodes are possible at once", slots)
-}
-
-func (m *Machine) configure(ctx context.Context, device string) error {
-	network, bits := m.Network(), m.Network().Link().Bits()
-	inside := func(arguments ...string) []string { return append(m.Enter("net"), arguments...) }
-	for _, command := range [][]string{
-		{"ip", "address", "add", fmt.Sprintf("%s/%d", network.Host(), bits), "dev", device},
-		{"ip", "link", "set", device, "up"},
-		inside("ip", "link", "set", "lo", "up"),
-		inside("ip", "address", "add", fmt.Sprintf("%s/%d", m.Address(), bits), "dev", uplink),
-		inside("ip", "link", "set", uplink, "up"),
-		// So that tests and the API server reach pods and services as the node does.
-		{"ip", "route", "add", network.PodsOf(m.Number).String(), "via", m.Address().String(), "dev", device},
-		{"ip", "route", "add", network.Services().String(), "via", m.Address().String(), "dev", device},
-	} {
-		if err := run(ctx, command[0], command[1:]...); err != nil {
-			return fmt.Errorf("connect %s: %w", m.Name, err)
-		}
-	}
-	return nil
-}
-
-// usedRanges returns the ranges that the host has addresses in or routes to, but for the default route.
-func usedRanges() ([]netip.Prefix, error) {
-	var used []netip.Prefix
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, err
-	}
-	for _, address := range addresses {
-		if prefix, err := netip.ParsePrefix(address.String()); err == nil {
-			used = append(used, prefix.Masked())
-		}
-	}
-	table, err := os.ReadFile("/proc/net/route")
-	if err != nil {
-		return nil, err
-	}
-	return append(used, parseRoutes(string(table))...), nil
-}
-
-func overlaps(used []netip.Prefix, wanted netip.Prefix) bool {
-	for _, prefix := range used {
-		if prefix.Overlaps(wanted) {
-			return true
-		}
-	}
-	return false
 }
 
 // run runs a program and says what it said if it fails.

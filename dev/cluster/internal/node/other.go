@@ -20,8 +20,17 @@ func Check() error { return errNotLinux }
 // Start fails.
 func Start(context.Context, *process.Group, Config) (*Machine, error) { return nil, errNotLinux }
 
+// Link fails.
+func (m *Machine) Link(context.Context, *Machine) error { return errNotLinux }
+
+// Cut fails.
+func (m *Machine) Cut(context.Context, []*Machine) error { return errNotLinux }
+
+// Rejoin fails.
+func (m *Machine) Rejoin(context.Context, []*Machine) error { return errNotLinux }
+
 // RunInit fails.
 func RunInit(string, string) error { return errNotLinux }
 
-// RemoveCgroups has nothing to remove.
-func RemoveCgroups(string) error { return nil }
+// Remove has nothing to remove.
+func Remove(string) error { return nil }

@@ -1,6 +1,6 @@
 // Command probe is what the tests run in pods.
 //
-//	probe serve        answers with its host name on port 8080
+//	probe serve        answers with its host name on port 8080, or to /from with the asker's address
 //	probe get URL      prints what the URL answers
 //	probe who          prints user and group
 //	probe fill FILE    writes until it can't and prints how many MiB it wrote and why it stopped
@@ -9,6 +9,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"time"
@@ -25,7 +26,11 @@ func do(arguments []string) error {
 	switch arguments[0] {
 	case "serve":
 		fmt.Println("serving")
-		return http.ListenAndServe(":8080", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		return http.ListenAndServe(":8080", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil && r.URL.Path == "/from" {
+				fmt.Fprint(w, host)
+				return
+			}
 			name, _ := os.Hostname()
 			fmt.Fprintln(w, "this is", name)
 		}))
