@@ -1,0 +1,173 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Fault is a harm that can be done to a primary.
+type Fault struct {
+	Name string
+	// What is a line for people.
+	What string
+	// Hold is how long it lasts before it is made good, where it lasts.
+	Hold time.Duration
+	// Stays says that the primary must stay the primary.
+	Stays bool
+
+	inject func(ctx context.Context, t *Target, primary *corev1.Pod) (heal func(context.Context) error, err error)
+}
+
+// Harm is a fault that was done.
+type Harm struct{ heal func(context.Context) error }
+
+// Inject does it.
+func (f Fault) Inject(ctx context.Context, t *Target, primary *corev1.Pod) (*Harm, error) {
+	heal, err := f.inject(ctx, t, primary)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", f.Name, err)
+	}
+	return &Harm{heal}, err
+}
+
+// Heal makes it good again, as far as that needs somebody.
+func (h *Harm) Heal(ctx context.Context) error {
+	if h.heal == nil {
+		return nil
+	}
+	return h.heal(ctx)
+}
+
+// holdLong is longer than Patroni's ttl and what follows it.
+const holdLong = 40 * time.Second
+
+// All are the faults that there are.
+func All() []Fault {
+	return []Fault{
+		{Name: "switchover", What: "another primary is asked for, by patronictl", inject: switchover},
+		{Name: "delete-pod", What: "the primary's pod is deleted", inject: deletePod()},
+		{Name: "force-delete-pod", What: "it is deleted without waiting for its end", inject: deletePod("--grace-period=0", "--force")},
+		{Name: "kill-postgres", What: "SIGKILL to PostgreSQL's first process", inject: signals(syscall.SIGKILL, "PostgreSQL", isPostmaster)},
+		{Name: "kill-patroni", What: "SIGKILL to Patroni", inject: signals(syscall.SIGKILL, "Patroni", isPatroni)},
+		{Name: "kill-container", What: "SIGKILL to the container's first process", inject: signals(syscall.SIGKILL, "the launcher", isLauncher)},
+		{Name: "stop-patroni", What: "SIGSTOP to Patroni: it hangs, PostgreSQL goes on", Hold: holdLong, inject: signals(syscall.SIGSTOP, "Patroni", isPatroni)},
+		{Name: "stop-postgres", What: "SIGSTOP to all of PostgreSQL: it hangs", Hold: holdLong, inject: signals(syscall.SIGSTOP, "PostgreSQL", isPostgres)},
+		{Name: "cut-off", What: "no packets between the primary and the API server and the other members; clients still reach it", Hold: holdLong, inject: cutFrom(true, true)},
+		{Name: "cut-members", What: "no packets between the primary and the other members", Hold: holdLong, Stays: true, inject: cutFrom(false, true)},
+		{Name: "cut-api", What: "no packets between the primary and the API server", Hold: holdLong, Stays: true, inject: cutFrom(true, false)},
+	}
+}
+
+// Named are the faults of these names, separated by commas; all for none.
+func Named(names string) ([]Fault, error) {
+	if names == "" {
+		return All(), nil
+	}
+	var chosen []Fault
+	for name := range strings.SplitSeq(names, ",") {
+		at := slices.IndexFunc(All(), func(f Fault) bool { return f.Name == strings.TrimSpace(name) })
+		if at < 0 {
+			var known []string
+			for _, f := range All() {
+				known = append(known, f.Name)
+			}
+			return nil, fmt.Errorf("there is no fault %q, but %s", name, strings.Join(known, ", "))
+		}
+		chosen = append(chosen, All()[at])
+	}
+	return chosen, nil
+}
+
+func deletePod(arguments ...string) func(context.Context, *Target, *corev1.Pod) (func(context.Context) error, error) {
+	return func(ctx context.Context, t *Target, primary *corev1.Pod) (func(context.Context) error, error) {
+		_, err := t.Kubectl(ctx, append([]string{"delete", "pod", primary.Name, "--wait=false"}, arguments...)...)
+		return nil, err
+	}
+}
+
+func switchover(ctx context.Context, t *Target, primary *corev1.Pod) (func(context.Context) error, error) {
+	output, err := t.Kubectl(ctx, "exec", primary.Name, "-c", "postgres", "--",
+		"/patroni/databases-patroni", "ctl", "switchover", t.Name, "--leader", primary.Name, "--force")
+	if err == nil && !strings.Contains(output, "uccessfully switched over") {
+		err = fmt.Errorf("patronictl says %q", output)
+	}
+	return nil, err
+}
+
+// signals sends a signal to all processes of a kind. Those that it stopped go on when it is made good.
+func signals(signal syscall.Signal, what string, is func(process) bool) func(context.Context, *Target, *corev1.Pod) (func(context.Context) error, error) {
+	return func(_ context.Context, _ *Target, primary *corev1.Pod) (func(context.Context) error, error) {
+		found, err := find(primary.UID, what, is)
+		if err != nil {
+			return nil, err
+		}
+		if signal == syscall.SIGKILL {
+			found = []process{first(found)}
+		}
+		sent := 0
+		for _, p := range found {
+			switch err := p.signal(primary.UID, signal); {
+			case err == nil:
+				sent++
+			case !errors.Is(err, errGone): // of PostgreSQL's processes some come and go
+				return nil, err
+			}
+		}
+		if sent == 0 {
+			return nil, errGone
+		}
+		if signal != syscall.SIGSTOP {
+			return nil, nil
+		}
+		return func(context.Context) error {
+			for _, p := range found {
+				if err := p.signal(primary.UID, syscall.SIGCONT); err != nil && !errors.Is(err, errGone) {
+					return err
+				}
+			}
+			return nil
+		}, nil
+	}
+}
+
+func cutFrom(api, members bool) func(context.Context, *Target, *corev1.Pod) (func(context.Context) error, error) {
+	return func(ctx context.Context, t *Target, primary *corev1.Pod) (func(context.Context) error, error) {
+		var addresses []string
+		if api {
+			found, err := t.apiAddresses(ctx)
+			if err != nil {
+				return nil, err
+			}
+			addresses = found
+		}
+		if members {
+			pods, err := t.pods(ctx)
+			if err != nil {
+				return nil, err
+			}
+			for i := range pods {
+				if pods[i].UID != primary.UID {
+					addresses = append(addresses, pods[i].Status.PodIP)
+				}
+			}
+		}
+		if len(addresses) == 0 || slices.Contains(addresses, "") {
+			return nil, fmt.Errorf("the addresses to cut it from are %q", addresses)
+		}
+		n, err := networkOf(ctx, primary)
+		if err != nil {
+			return nil, err
+		}
+		if err := n.cut(ctx, addresses); err != nil {
+			return nil, errors.Join(err, n.join(ctx))
+		}
+		return n.join, nil
+	}
+}

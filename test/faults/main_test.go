@@ -1,0 +1,10 @@
+package faults
+
+import (
+	"os"
+	"testing"
+
+	"github.com/example/databases/internal/testenv"
+)
+
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m)) }

@@ -1,0 +1,81 @@
+package faults
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/example/databases/internal/testenv"
+)
+
+func endpoint(pod, uid, address string, ready *bool) discoveryv1.Endpoint {
+	return discoveryv1.Endpoint{
+		Addresses:  []string{address},
+		Conditions: discoveryv1.EndpointConditions{Ready: ready},
+		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Name: pod, UID: types.UID(uid)},
+	}
+}
+
+func slice(namespace, name string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "db"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: endpoints,
+	}
+}
+
+// TestPoller: two ready pods are seen, even where one has the other's name; one pod in two slices is one.
+func TestPoller(t *testing.T) {
+	c := testenv.Get(t).Client()
+	namespace := testenv.Namespace(t, c)
+	p := StartPoller(t.Context(), c, namespace, "db")
+	defer p.Stop()
+	last := func() []string {
+		if changes := p.Seen().Changes; len(changes) > 0 {
+			return changes[len(changes)-1].Pods
+		}
+		return []string{"nothing was polled"}
+	}
+	see := func(what string, want ...string) {
+		t.Helper()
+		eventually(t, what, func() bool { return slices.Equal(last(), want) })
+	}
+	see("nobody is there")
+	yes, no := true, false
+	first := slice(namespace, "one", endpoint("db-0", "a", "198.18.0.2", &yes), endpoint("db-1", "b", "198.18.0.3", &no))
+	if err := c.Create(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	see("the ready one is there", "db-0")
+	if err := c.Create(t.Context(), slice(namespace, "two", endpoint("db-0", "a", "198.18.0.2", nil))); err != nil {
+		t.Fatal(err)
+	}
+	polls := p.Seen().Polls
+	eventually(t, "it looks again", func() bool { return p.Seen().Polls > polls+2 })
+	if seen := p.Seen(); len(seen.Several) > 0 || seen.None == 0 || seen.Failed > 0 {
+		t.Errorf("one primary was seen as %+v", seen)
+	}
+	first.Endpoints[1] = endpoint("db-0", "c", "198.18.0.3", &yes)
+	if err := c.Update(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	see("two of a name are there", "db-0", "db-0")
+	seen := p.Stop()
+	if len(seen.Several) == 0 || seen.Several[0].At.After(time.Now()) {
+		t.Errorf("two were seen as %+v", seen)
+	}
+	// Of another Service's nothing is seen.
+	other := slice(namespace, "other", endpoint("other-0", "d", "198.18.0.4", &yes))
+	other.Labels[discoveryv1.LabelServiceName] = "other"
+	if err := c.Create(t.Context(), other, &client.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if pods, err := readyEndpoints(t.Context(), c, namespace, "other"); err != nil || !slices.Equal(pods, []string{"other-0"}) {
+		t.Errorf("the other Service has %v, %v", pods, err)
+	}
+}

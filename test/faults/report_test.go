@@ -1,0 +1,58 @@
+package faults
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestReport(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "new", "report.json")
+	report := &Report{Seed: 7}
+	for _, result := range []*Result{
+		{Fault: "cut-off", Outage: 20_000, Recovery: 60_000, Written: 10, Polls: 5, OldPrimary: "db-0", NewPrimary: "db-1"},
+		{Fault: "cut-off", Outage: 22_000, Recovery: 50_000, Written: 10, Polls: 5, OldPrimary: "db-1", NewPrimary: "db-1"},
+		{Fault: "delete-pod", Outage: 1_000, Written: 5, Lost: 2, Double: 1, Violations: []string{"two rows are lost"}},
+		{Fault: "cut-off", Outage: 21_000, Recovery: 70_000, Written: 10, Polls: 5, OldPrimary: "db-1", NewPrimary: "db-0"},
+		{Fault: "cut-off", Outage: 300_000, Trouble: "it isn't as it should be"},
+	} {
+		if err := report.Add(result, file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(report.Bad()); n != 2 {
+		t.Errorf("%d rounds are bad, want 2", n)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored Report
+	if err := json.Unmarshal(content, &stored); err != nil {
+		t.Fatal(err)
+	}
+	want := []Summary{
+		{Fault: "delete-pod", Rounds: 1, Bad: 1, Written: 5, Lost: 2, Double: 1, OutageMedian: 1_000, OutageMax: 1_000},
+		{Fault: "cut-off", Rounds: 4, Bad: 1, Written: 30, Polls: 15, Moved: 2, OutageMedian: 21_000, OutageMax: 22_000, RecoveryMedian: 60_000, RecoveryMax: 70_000},
+	}
+	if stored.Seed != 7 || len(stored.Rounds) != 5 || len(stored.Summary) != 2 || stored.Summary[0] != want[0] || stored.Summary[1] != want[1] {
+		t.Errorf("stored is %s", content)
+	}
+	if table := report.Table(); !strings.Contains(table, "| cut-off | 4 | 30 | 0 | 15 | 0 | 21.0 (22.0) | 60.0 (70.0) | 2 |\n") {
+		t.Errorf("the table is\n%s", table)
+	}
+}
+
+func TestNamed(t *testing.T) {
+	if all, err := Named(""); err != nil || len(all) != len(All()) {
+		t.Errorf("no name: %d faults, %v", len(all), err)
+	}
+	if two, err := Named("cut-api, kill-patroni"); err != nil || len(two) != 2 || two[1].Name != "kill-patroni" {
+		t.Errorf("two names: %v, %v", two, err)
+	}
+	if _, err := Named("cut-api,earthquake"); err == nil || !strings.Contains(err.Error(), "earthquake") || !strings.Contains(err.Error(), "cut-api") {
+		t.Errorf("an unknown name: %v", err)
+	}
+}

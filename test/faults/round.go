@@ -1,0 +1,269 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	databasev1 "github.com/example/databases/api/database/v1"
+)
+
+const (
+	// warmUp is how long a Writer must have written before a fault.
+	warmUp = 2 * time.Second
+	// startLimit is how long it may take for a Writer's first row.
+	startLimit = time.Minute
+	// RecoveryLimit is how long a Database may take to be as it was.
+	RecoveryLimit = 5 * time.Minute
+	// compareLimit is how long the comparison of the rows may take, with what standbys need to catch up.
+	compareLimit = 2 * time.Minute
+	// settledFor is how long nothing must be missing: a status is late now and then.
+	settledFor = 3 * time.Second
+)
+
+// Runner does rounds on one Database.
+type Runner struct {
+	Target *Target
+	Ledger *Ledger
+	// Program is the writer's, and Application the pod in whose network it runs: the host's address is the API server's,
+	// which a fault may cut off.
+	Program, Application string
+}
+
+// Result is what came of a round. Times are in milliseconds.
+type Result struct {
+	Number     int       `json:"number"`
+	Database   string    `json:"database"`
+	Fault      string    `json:"fault"`
+	Durability string    `json:"durability"`
+	Injected   time.Time `json:"injected"`
+	OldPrimary string    `json:"oldPrimary"`
+	NewPrimary string    `json:"newPrimary"`
+	Written    int       `json:"written"` // rows that were acknowledged in this round
+	Unknown    int       `json:"unknown"` // rows that were sent and not acknowledged
+	Lost       int       `json:"lost"`
+	Polls      int       `json:"polls"`
+	NoPrimary  int       `json:"pollsWithoutPrimary"`
+	Double     int       `json:"pollsWithTwo"`
+	Outage     int64     `json:"outageMs"`
+	Recovery   int64     `json:"recoveryMs"` // from the fault until all replicas stream again
+	// Errors are what the application saw, by kind.
+	Errors map[string]int `json:"errors,omitempty"`
+	// Violations are what must not be, each a line.
+	Violations []string `json:"violations,omitempty"`
+	// Trouble is why the round could not be carried out to its end.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// Bad says that the round needs to be looked into.
+func (r *Result) Bad() bool { return len(r.Violations) > 0 || r.Trouble != "" }
+
+func (r *Result) violate(format string, values ...any) {
+	r.Violations = append(r.Violations, fmt.Sprintf(format, values...))
+}
+
+// Run does a fault to the Database, which must have settled.
+func (r *Runner) Run(ctx context.Context, fault Fault) *Result {
+	result := &Result{Database: r.Target.Name, Fault: fault.Name}
+	if err := r.run(ctx, fault, result); err != nil {
+		result.Trouble = err.Error()
+	}
+	return result
+}
+
+func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed error) {
+	if err := r.Await(ctx); err != nil {
+		return fmt.Errorf("before the fault: %w", err)
+	}
+	db, err := r.Target.database(ctx)
+	if err != nil {
+		return err
+	}
+	result.Durability = string(db.Spec.Durability)
+	primary, err := r.Target.primary(ctx)
+	if err != nil {
+		return err
+	}
+	result.OldPrimary = primary.Name
+	writer, err := r.write(ctx)
+	if err != nil {
+		return err
+	}
+	poller := StartPoller(ctx, r.Target.Client, r.Target.Namespace, r.Target.Name)
+	defer func() {
+		failed = errors.Join(failed, r.conclude(ctx, writer, poller, result))
+	}()
+	time.Sleep(warmUp)
+	result.Injected = time.Now()
+	harm, err := fault.Inject(ctx, r.Target, primary)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-time.After(fault.Hold):
+	case <-ctx.Done():
+	}
+	if fault.Stays {
+		r.checkStays(poller.Seen(), result)
+	}
+	if err := harm.Heal(context.WithoutCancel(ctx)); err != nil {
+		return fmt.Errorf("making %s good: %w", fault.Name, err)
+	}
+	if err := r.awaitAfter(ctx, writer, result.Injected); err != nil {
+		return fmt.Errorf("after the fault: %w", err)
+	}
+	result.Recovery = (time.Since(result.Injected) - settledFor).Milliseconds()
+	now, err := r.Target.primary(ctx)
+	if err != nil {
+		return err
+	}
+	result.NewPrimary = now.Name
+	return nil
+}
+
+// write starts a Writer and waits until it writes.
+func (r *Runner) write(ctx context.Context) (*Writer, error) {
+	address, err := r.Target.address(ctx)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := r.Target.secret(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pod := &corev1.Pod{}
+	if err := r.Target.get(ctx, r.Application, pod); err != nil {
+		return nil, err
+	}
+	place, err := InNetworkOf(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	login := application(secret, address)
+	login.First = r.Ledger.Next()
+	w, err := StartWriter(login, append(place, r.Program)...)
+	if err != nil {
+		return nil, err
+	}
+	for deadline := time.Now().Add(startLimit); len(w.Acknowledged()) == 0; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return nil, errors.Join(fmt.Errorf("the writer writes nothing: %v", kinds(w.Failures(time.Time{}))), w.Stop())
+		}
+	}
+	return w, nil
+}
+
+// checkStays looks for other primaries than the old one.
+func (r *Runner) checkStays(seen Sightings, result *Result) {
+	for _, change := range seen.Changes {
+		for _, pod := range change.Pods {
+			if pod != result.OldPrimary {
+				result.violate("%s became primary, and %s was to stay", pod, result.OldPrimary)
+				return
+			}
+		}
+	}
+}
+
+// Await waits until the Database has settled.
+func (r *Runner) Await(ctx context.Context) error {
+	return r.await(ctx, func() error { return nil })
+}
+
+// awaitAfter waits until it has and rows are acknowledged again.
+func (r *Runner) awaitAfter(ctx context.Context, w *Writer, injected time.Time) error {
+	return r.await(ctx, func() error {
+		acks := w.Acknowledged()
+		if last := acks[len(acks)-1].At; last.Before(injected) || time.Since(last) > settledFor {
+			return fmt.Errorf("the last row was acknowledged %.1f s ago", time.Since(last).Seconds())
+		}
+		return nil
+	})
+}
+
+func (r *Runner) await(ctx context.Context, also func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, RecoveryLimit)
+	defer cancel()
+	since := time.Now()
+	var last error
+	for {
+		err := r.Target.Settled(ctx)
+		if err == nil {
+			err = also()
+		}
+		switch {
+		case ctx.Err() != nil && last != nil:
+			return fmt.Errorf("it isn't as it should be: %w", last)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			since, last = time.Now(), err
+		case time.Since(since) > settledFor:
+			return nil
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// conclude counts what the application and the Poller saw, and compares the rows.
+func (r *Runner) conclude(ctx context.Context, w *Writer, p *Poller, result *Result) error {
+	err := w.Stop()
+	seen := p.Stop()
+	acks, since := w.Acknowledged(), result.Injected
+	r.Ledger.Add(acks)
+	failures := w.Failures(since)
+	result.Written = len(acks)
+	result.Unknown = unknown(w.Failures(time.Time{}))
+	result.Errors = kinds(failures)
+	result.Outage = w.LongestGap(since).Milliseconds()
+	result.Polls, result.NoPrimary, result.Double = seen.Polls, seen.None, len(seen.Several)
+	if len(seen.Several) > 0 {
+		result.violate("two primaries were ready, first %.1f s after the fault and %d times in all: %v; the ready ones were %s",
+			seen.Several[0].At.Sub(since).Seconds(), len(seen.Several), seen.Several[0].Pods, seen.tell(since))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), compareLimit)
+	defer cancel()
+	missing, failed := r.Target.Missing(ctx, r.Ledger)
+	if failed != nil {
+		return errors.Join(err, fmt.Errorf("comparing the rows: %w", failed))
+	}
+	lost := map[int64]bool{}
+	for _, ids := range missing {
+		for _, id := range ids {
+			lost[id] = true
+		}
+		r.Ledger.Forget(ids)
+	}
+	result.Lost = len(lost)
+	for pod, ids := range missing {
+		if result.Durability == string(databasev1.DurabilityAsync) {
+			continue // as it says itself
+		}
+		result.violate("%s has no row for %d that were acknowledged, from %d to %d", pod, len(ids), ids[0], ids[len(ids)-1])
+	}
+	return err
+}
+
+// tell lists who was ready when.
+func (s Sightings) tell(since time.Time) (line string) {
+	for _, change := range s.Changes {
+		line += fmt.Sprintf(" %+.1fs %v", change.At.Sub(since).Seconds(), change.Pods)
+	}
+	return line
+}
+
+func kinds(failures []Failure) map[string]int {
+	counted := map[string]int{}
+	for _, f := range failures {
+		counted[f.Kind]++
+	}
+	return counted
+}
+
+func unknown(failures []Failure) int {
+	return len(slices.DeleteFunc(failures, func(f Failure) bool { return f.ID == 0 }))
+}
