@@ -12,6 +12,8 @@
 //   - A pod is deleted only where the spec asks for another pod than it is, one at a time, the primary last; never
 //     because this program is of another build. A parameter restarts PostgreSQL in the pod instead, and each member is
 //     asked for that once for a state of the configuration.
+//   - A server isn't stopped while shared Databases that nobody deletes live on it.
+//   - Connections for them are open only while they are used, and lead to the primary's pod of that moment.
 //   - A server's pods have ended before its volumes or its Database go.
 //   - Volumes are never made smaller and are deleted only by deletionPolicy Delete.
 //   - An image of another major version or collation version never meets the data.

@@ -18,12 +18,19 @@ import (
 	"github.com/example/databases/internal/reconciling"
 )
 
-// finalize stops the server, carries out the deletionPolicy, then lets the Database go: Kubernetes' garbage collector
+// finalize waits for those who use the server, stops it, carries out the deletionPolicy, then lets the Database go: Kubernetes' garbage collector
 // deletes what else it owns. The pods go first, in peace: Patroni needs its store and its rights to the end, and the
 // StatefulSet would make claims again that are deleted before it.
 func (r *Reconciler) finalize(ctx context.Context, stored *unstructured.Unstructured, db *databasev1.Database) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(db, databasev1.Finalizer) {
 		return reconcile.Result{}, nil
+	}
+	users, err := r.users(ctx, db)
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case len(users) > 0:
+		return r.awaitUsers(ctx, stored, db, users)
 	}
 	stopped, err := r.stopServer(ctx, db)
 	switch {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/manager"
 	"github.com/example/databases/internal/settings"
 	"github.com/example/databases/internal/testenv"
@@ -34,6 +35,7 @@ var scheme = runtime.NewScheme()
 func TestMain(m *testing.M) {
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(databasev1.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	manager.Logger(slog.New(slog.DiscardHandler))
 	os.Exit(testenv.Main(m, testenv.WithScheme(scheme)))
 }
@@ -74,6 +76,14 @@ func (w *world) release() {
 	for i := range all.Items {
 		all.Items[i].Finalizers = nil
 		_ = w.Update(ctx, &all.Items[i])
+	}
+	var users v1alpha1.DatabaseList
+	if err := w.List(ctx, &users, client.InNamespace(w.namespace)); err != nil {
+		w.Error(err)
+	}
+	for i := range users.Items {
+		users.Items[i].Finalizers = nil
+		_ = w.Update(ctx, &users.Items[i])
 	}
 }
 

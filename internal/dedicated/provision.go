@@ -35,9 +35,14 @@ type server interface {
 
 // connect makes the Admin of the pod's PostgreSQL; it doesn't connect yet.
 func (r *Reconciler) connect(pod *corev1.Pod, superuser *corev1.Secret) (server, error) {
+	return r.connectAs(pod, string(superuser.Data[launcher.KeySuperuser]))
+}
+
+// connectAs is connect with the superuser's password.
+func (r *Reconciler) connectAs(pod *corev1.Pod, password string) (server, error) {
 	return postgres.NewServerAt(postgres.Connection{
 		Address: net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(databasev1.Port)),
-		User:    launcher.RoleSuperuser, Password: string(superuser.Data[launcher.KeySuperuser]), Database: "postgres",
+		User:    launcher.RoleSuperuser, Password: password, Database: "postgres",
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return r.Dial(ctx, pod, databasev1.Port) },
 	}, r.SQL)
 }

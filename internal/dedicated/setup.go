@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/ownership"
 )
 
@@ -73,6 +74,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Watches(&corev1.Secret{}, owner, builder.OnlyMetadata).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(predicate.Funcs{UpdateFunc: podChanged})).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(predicate.Funcs{UpdateFunc: claimChanged}))
+	b.Watches(&v1alpha1.Database{}, handler.EnqueueRequestsFromMapFunc(r.byUse), builder.WithPredicates(predicate.Funcs{CreateFunc: unseen, UpdateFunc: useChanged}))
 	for _, kind := range children() {
 		b.Watches(kind, owner, builder.WithPredicates(predicate.Funcs{UpdateFunc: childChanged}))
 	}

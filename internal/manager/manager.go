@@ -58,6 +58,8 @@ type Options struct {
 	HTTP func(http.RoundTripper) http.RoundTripper
 	// Telemetry takes part in everything; nil for none.
 	Telemetry *telemetry.Telemetry
+	// Servers finds the dedicated servers that shared Databases name; nil for those of this program.
+	Servers shared.Servers
 	// LoginInterval is the mean time between two checks of a role's login; 0 for a day.
 	LoginInterval time.Duration
 	// StuckAfter is after which a standby that doesn't come to stream is cloned anew; 0 for the controller's default.
@@ -123,10 +125,16 @@ func Run(ctx context.Context, o Options) error {
 		reconciler.Admin = fault.Admin(server)
 		reconciler.Endpoint = endpoint(*s.Postgres, server)
 	}
-	if err := reconciler.SetupWithManager(mgr, s.Workers); err != nil {
+	servers, err := setupDedicated(mgr, o, reconciler)
+	if err != nil {
 		return err
 	}
-	if err := setupDedicated(mgr, o, reconciler); err != nil {
+	defer func() {
+		if !lost {
+			servers.Close()
+		}
+	}()
+	if err := reconciler.SetupWithManager(mgr, s.Workers); err != nil {
 		return err
 	}
 	if err := serveProbes(mgr, o); err != nil {
@@ -146,14 +154,15 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// setupDedicated registers the controller of the dedicated Databases, with what both have in common.
-func setupDedicated(mgr ctrl.Manager, o Options, common *shared.Reconciler) error {
+// setupDedicated registers the controller of the dedicated Databases, with what both have in common, and lets the other one
+// find the servers.
+func setupDedicated(mgr ctrl.Manager, o Options, common *shared.Reconciler) (*dedicated.Servers, error) {
 	s := o.Settings
 	dial := dedicated.DialDirectly
 	if !s.InPod {
 		var err error
 		if dial, err = dedicated.DialThroughAPI(mgr.GetConfig()); err != nil {
-			return fmt.Errorf("preparing port-forwards through the API server: %w", err)
+			return nil, fmt.Errorf("preparing port-forwards through the API server: %w", err)
 		}
 	}
 	reconciler := &dedicated.Reconciler{
@@ -162,7 +171,14 @@ func setupDedicated(mgr ctrl.Manager, o Options, common *shared.Reconciler) erro
 		Recorder: common.Recorder, Scenarios: fault.NewScenarios(s.FaultTrustedPrefix, s.FaultMaxDelay),
 		Telemetry: o.Telemetry.Controller(telemetry.KindDedicated),
 	}
-	return reconciler.SetupWithManager(mgr, s.Workers)
+	servers := dedicated.NewServers(reconciler)
+	if common.Servers = o.Servers; common.Servers == nil {
+		common.Servers = servers
+	}
+	if err := mgr.Add(servers); err != nil {
+		return nil, err
+	}
+	return servers, reconciler.SetupWithManager(mgr, s.Workers)
 }
 
 // follow logs the server's going and coming, and wakes those who wait for it.

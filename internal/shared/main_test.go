@@ -21,6 +21,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	databasev1 "github.com/example/databases/api/database/v1"
 	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/manager"
 	"github.com/example/databases/internal/postgres/postgrestest"
@@ -41,6 +42,7 @@ var (
 func TestMain(m *testing.M) {
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	utilruntime.Must(databasev1.AddToScheme(scheme))
 	manager.Logger(slog.New(slog.DiscardHandler))
 	os.Exit(withServer(m))
 }

@@ -24,26 +24,22 @@ const maxSecretRaces = 5
 
 // provision brings the role, the database and the Secret to the spec.
 func (r *Reconciler) provision(ctx context.Context, db *v1alpha1.Database) *failure {
-	if r.Admin == nil {
-		return fail(v1alpha1.ReasonNoServer, errors.New("no server"),
-			"The controller runs without a PostgreSQL server: set POSTGRES_ADMIN_DSN_FILE and POSTGRES_HOST and start it again.")
-	}
-	endpoint, err := r.Endpoint()
-	if err != nil {
-		return fail(v1alpha1.ReasonSecretApplyFailed, err, "What the Secret is to hold could not be read: check POSTGRES_CA_FILE.")
+	t, failed := r.target(ctx, db)
+	if failed != nil {
+		return failed
 	}
 	if err := postgres.RefuseName(db.Spec.Name); err != nil { // a stored name may be older than the rule
 		return serverFailure(err)
 	}
 	due := r.logins.Due(client.ObjectKeyFromObject(db), r.LoginInterval)
-	if !due && r.settled(ctx, db, endpoint) {
-		err := r.provisionServer(ctx, db, r.wish(db), true)
+	if !due && r.settled(ctx, db, t.endpoint) {
+		err := r.provisionServer(ctx, db, t.admin, r.wish(db), true)
 		if postgres.KindOf(err) != postgres.KindPasswordNeeded {
-			return serverFailure(err)
+			return t.failure(err)
 		}
 	}
 	for range maxSecretRaces {
-		failed := r.provisionWithSecret(ctx, db, endpoint, due)
+		failed := r.provisionWithSecret(ctx, db, t, due)
 		if failed == nil || !errors.Is(failed.err, credentials.ErrRaced) {
 			return failed
 		}
@@ -72,7 +68,7 @@ func isReady(db *v1alpha1.Database) bool {
 }
 
 // provisionWithSecret reads the Secret, provisions with its password or a new one, and applies the Secret.
-func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Database, endpoint credentials.Endpoint, checkLogin bool) *failure {
+func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Database, t target, checkLogin bool) *failure {
 	secret, err := r.secrets(ctx).Read(ctx, owner(db), db.SecretName())
 	switch {
 	case errors.Is(err, credentials.ErrConflict):
@@ -89,12 +85,12 @@ func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Datab
 	wish.SetPassword = isNew || secret == nil || credentials.Version(secret) != db.Status.SecretVersion
 	drift := isReady(db) && !wish.SetPassword
 	if checkLogin && !wish.SetPassword {
-		wish.SetPassword = r.passwordDrifted(ctx, db, wish)
+		wish.SetPassword = passwordDrifted(ctx, t.admin, wish)
 	}
-	if err := r.provisionServer(ctx, db, wish, drift); err != nil {
-		return serverFailure(err)
+	if err := r.provisionServer(ctx, db, t.admin, wish, drift); err != nil {
+		return t.failure(err)
 	}
-	version, err := r.secrets(ctx).Apply(ctx, owner(db), db.SecretName(), secret, endpoint,
+	version, err := r.secrets(ctx).Apply(ctx, owner(db), db.SecretName(), secret, t.endpoint,
 		credentials.Login{Username: wish.Name, Password: wish.Password, Database: wish.Name})
 	switch {
 	case errors.Is(err, credentials.ErrRaced):
@@ -122,15 +118,15 @@ func owner(db *v1alpha1.Database) ownership.Owner {
 
 // passwordDrifted reports that the server refuses the Secret's password. A check that fails otherwise decides
 // nothing.
-func (r *Reconciler) passwordDrifted(ctx context.Context, db *v1alpha1.Database, wish postgres.Wish) bool {
-	ok, err := r.Admin.CheckLogin(ctx, db.Spec.Name, db.Spec.Name, wish.Password)
+func passwordDrifted(ctx context.Context, admin postgres.Admin, wish postgres.Wish) bool {
+	ok, err := admin.CheckLogin(ctx, wish.Name, wish.Name, wish.Password)
 	return err == nil && !ok
 }
 
 // provisionServer calls Provision, taking over the claim of a resource that is gone. drift says that what it changes is
 // what somebody else changed in PostgreSQL.
-func (r *Reconciler) provisionServer(ctx context.Context, db *v1alpha1.Database, wish postgres.Wish, drift bool) error {
-	outcome, err := r.Telemetry.Provision(ctx, r.Admin, wish)
+func (r *Reconciler) provisionServer(ctx context.Context, db *v1alpha1.Database, admin postgres.Admin, wish postgres.Wish, drift bool) error {
+	outcome, err := r.Telemetry.Provision(ctx, admin, wish)
 	var e *postgres.Error
 	if errors.As(err, &e) && e.Kind == postgres.KindNameConflict && e.Claim != nil {
 		gone, goneErr := r.gone(ctx, db, *e.Claim)
@@ -140,7 +136,7 @@ func (r *Reconciler) provisionServer(ctx context.Context, db *v1alpha1.Database,
 		}
 		if gone {
 			wish.TakeOver = e.Claim
-			outcome, err = r.Telemetry.Provision(ctx, r.Admin, wish)
+			outcome, err = r.Telemetry.Provision(ctx, admin, wish)
 		}
 	}
 	if len(outcome.Changes) > 0 {

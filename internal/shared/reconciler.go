@@ -32,8 +32,10 @@ type Reconciler struct {
 	// Client reads from the cache and writes; Live reads from the API server.
 	Client client.Client
 	Live   client.Reader
-	// Admin is the PostgreSQL server; nil where the program was started without one.
+	// Admin is the PostgreSQL server of Databases that name none; nil where the program was started without one.
 	Admin postgres.Admin
+	// Servers finds the dedicated servers that Databases name instead.
+	Servers Servers
 	// Endpoint is what a Secret tells its client besides the password, as of now.
 	Endpoint func() (credentials.Endpoint, error)
 	// Cluster identifies this cluster in claims: the uid of the Namespace kube-system.

@@ -33,7 +33,8 @@ const (
 	firstBackoff = 250 * time.Millisecond
 	maxBackoff   = 5 * time.Minute
 
-	specNameIndex = "spec.name"
+	specNameIndex  = "spec.name"
+	serverRefIndex = "spec.serverRef.name"
 )
 
 // SecretCache is how the manager's cache is to see Secrets: only ours, so that memory doesn't grow with the
@@ -53,16 +54,26 @@ func Watched() []client.Object {
 
 // SetupWithManager registers the controller, with that many workers.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Database{}, specNameIndex,
-		func(o client.Object) []string { return []string{o.(*v1alpha1.Database).Spec.Name} })
-	if err != nil {
-		return err
+	for index, value := range map[string]func(*v1alpha1.Database) string{
+		specNameIndex:  func(db *v1alpha1.Database) string { return db.Spec.Name },
+		serverRefIndex: func(db *v1alpha1.Database) string { return db.Spec.ServerRef.Name },
+	} {
+		err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Database{}, index, func(o client.Object) []string {
+			if key := value(o.(*v1alpha1.Database)); key != "" {
+				return []string{key}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
 	}
 	owner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.Database{}, handler.OnlyControllerOwner())
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(ControllerName).
 		Watches(&v1alpha1.Database{}, handler.Funcs{CreateFunc: first, UpdateFunc: changed, DeleteFunc: r.deleted}).
 		Watches(&corev1.Secret{}, owner, builder.OnlyMetadata).
+		Watches(newServer(), handler.Funcs{CreateFunc: r.serverMade, UpdateFunc: r.serverChanged, DeleteFunc: r.serverGone}).
 		WatchesRawSource(source.Func(r.Waiting.start)).
 		WithLogConstructor(func(req *reconcile.Request) logr.Logger {
 			log := mgr.GetLogger().WithValues("controller", ControllerName)

@@ -44,6 +44,8 @@ const (
 	ReasonAlreadyExists = "AlreadyExists"
 	// ReasonNameConflict: another Database has claimed the role in the volume's data.
 	ReasonNameConflict = "NameConflict"
+	// ReasonInUse: the Database is being deleted, and waits for shared Databases that live on it.
+	ReasonInUse = "InUse"
 )
 
 // The reasons of UpToDate. UnsupportedImage, MajorUpgradeRequired and CollationMismatch are Ready's too where nothing

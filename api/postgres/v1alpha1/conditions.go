@@ -16,8 +16,10 @@ const (
 	ReasonPostgresUnavailable = "PostgresUnavailable"
 	// ReasonSecretApplyFailed: the Secret could not be read or applied.
 	ReasonSecretApplyFailed = "SecretApplyFailed"
-	// ReasonNoServer: the controller was started without a PostgreSQL server.
+	// ReasonNoServer: the Database names no server and the controller was started without one.
 	ReasonNoServer = "NoServer"
+	// ReasonServerNotFound: the dedicated Database that spec.serverRef names doesn't exist.
+	ReasonServerNotFound = "ServerNotFound"
 	// ReasonNameConflict: another resource has claimed the name.
 	ReasonNameConflict = "NameConflict"
 	// ReasonAlreadyExists: a role or a database of that name exists and nobody has claimed it.
@@ -43,6 +45,9 @@ const ReasonPaused = "Paused"
 const (
 	// ReasonDatabaseRecreated: the database had gone and was created again, empty (Warning).
 	ReasonDatabaseRecreated = "DatabaseRecreated"
+	// ReasonDatabaseLeft: the Database is deleted with deletionPolicy Delete, and its server ended before anything could
+	// be dropped: the database is still on the server's volumes (Normal).
+	ReasonDatabaseLeft = "DatabaseLeft"
 	// ReasonFailureScenarioInvalid: the failure scenario that the Database carries doesn't parse and is ignored (Warning).
 	ReasonFailureScenarioInvalid = "FailureScenarioInvalid"
 )

@@ -38,7 +38,18 @@ const (
 	DeletionPolicyDelete DeletionPolicy = "Delete"
 )
 
+// ServerReference names a dedicated Database (database.example.com) of the same namespace.
+type ServerReference struct {
+	// name is the dedicated Database's metadata.name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=52
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([a-z0-9-]*[a-z0-9])?$')",message="must begin with a small letter, go on with small letters, digits and '-', and end with a letter or digit"
+	Name string `json:"name,omitempty"`
+}
+
 // DatabaseSpec is what the role and the database should be.
+// +kubebuilder:validation:XValidation:rule="has(self.serverRef) == has(oldSelf.serverRef) && (!has(self.serverRef) || self.serverRef.name == oldSelf.serverRef.name)",message="serverRef can't be added, changed or removed: make another Database and copy the data"
 type DatabaseSpec struct {
 	// name is the name of the database and of the role that owns it. It can't be changed.
 	// A letter or "_" first, then letters, digits, "_" and "-"; at most 63 characters; case matters.
@@ -64,6 +75,12 @@ type DatabaseSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=262143
 	ConnectionLimit int32 `json:"connectionLimit,omitempty"`
+
+	// serverRef names the dedicated Database (database.example.com) of this namespace on whose server the role and the
+	// database live; left out, it is the server that the controller was started with. It can't be added, changed or
+	// removed. The dedicated Database isn't deleted while there are Databases on it.
+	// +optional
+	ServerRef ServerReference `json:"serverRef,omitzero"`
 }
 
 // SecretBinding names a Secret of the Database's namespace, as the Service Binding specification has it.
@@ -110,8 +127,8 @@ type DatabaseStatus struct {
 	SecretVersion string `json:"secretVersion,omitempty"`
 }
 
-// Database is a role and a database of its own on the PostgreSQL server that the controller looks after, with a
-// Secret to log in with.
+// Database is a role and a database of its own on a PostgreSQL server that runs already, with a Secret to log in with:
+// the server that the controller was started with, or a dedicated one.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=pgdb,categories=databases-all
@@ -119,6 +136,7 @@ type DatabaseStatus struct {
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Database",type=string,JSONPath=`.spec.name`
 // +kubebuilder:printcolumn:name="Secret",type=string,JSONPath=`.status.secretName`
+// +kubebuilder:printcolumn:name="Server",type=string,priority=1,JSONPath=`.spec.serverRef.name`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 244",message="metadata.name must have at most 244 characters, so that the name of its Secret, <metadata.name>-postgres, fits"
 type Database struct {

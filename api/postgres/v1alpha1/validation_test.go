@@ -128,6 +128,54 @@ func TestOtherFields(t *testing.T) {
 	}
 }
 
+// TestServerRef: the server is chosen once, among names that a dedicated Database can have.
+func TestServerRef(t *testing.T) {
+	c := testenv.Get(t).Client()
+	namespace := testenv.Namespace(t, c)
+	on := func(name, server string) *v1alpha1.Database {
+		db := database(namespace, name, "orders")
+		db.Spec.ServerRef.Name = server
+		return db
+	}
+	const nameForm = `must begin with a small letter, go on with small letters, digits and '-', and end with a letter or digit`
+	for _, server := range []string{"a", "my-database", "x9", strings.Repeat("x", 52)} {
+		if err := c.Create(t.Context(), on("good", server), client.DryRunAll); err != nil {
+			t.Errorf("%q is refused: %v", server, err)
+		}
+	}
+	for server, want := range map[string]string{
+		strings.Repeat("x", 53): "spec.serverRef.name: Too long: may not be more than 52 bytes",
+		"9x":                    nameForm, "x-": nameForm, "-x": nameForm, "My": nameForm, "a.b": nameForm, "other/x": nameForm, "x\n": nameForm,
+	} {
+		wantInvalid(t, c.Create(t.Context(), on("bad", server), client.DryRunAll), want)
+	}
+	empty := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"name": "orders", "serverRef": map[string]any{}}}}
+	empty.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.DatabaseKind))
+	empty.SetNamespace(namespace)
+	empty.SetName("bad")
+	wantInvalid(t, c.Create(t.Context(), empty, client.DryRunAll), "spec.serverRef.name: Required value")
+
+	const fixed = "spec: Invalid value: serverRef can't be added, changed or removed: make another Database and copy the data"
+	with, without := on("with", "my-database"), on("without", "")
+	for _, db := range []*v1alpha1.Database{with, without} {
+		if err := c.Create(t.Context(), db); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, change := range []struct {
+		db     *v1alpha1.Database
+		server string
+	}{{with, "other"}, {with, ""}, {without, "my-database"}} {
+		changed := change.db.DeepCopy()
+		changed.Spec.ServerRef.Name = change.server
+		wantInvalid(t, c.Update(t.Context(), changed), fixed)
+	}
+	with.Spec.DeletionPolicy = v1alpha1.DeletionPolicyDelete
+	if err := c.Update(t.Context(), with); err != nil {
+		t.Errorf("changing something else: %v", err)
+	}
+}
+
 func wantInvalid(t *testing.T, err error, want string) {
 	t.Helper()
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
