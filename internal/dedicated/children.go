@@ -107,11 +107,16 @@ func port(number int32) *networkingv1ac.NetworkPolicyPortApplyConfiguration {
 	return networkingv1ac.NetworkPolicyPort().WithProtocol(corev1.ProtocolTCP).WithPort(intstr.FromInt32(number))
 }
 
-// disruption lets one member at a time be evicted. A single one needs none: it would only stand in a drain's way.
-func disruption(db *databasev1.Database) child {
+// disruption lets one member at a time be evicted, and none while no standby could be the primary. A single one needs none:
+// it would only stand in a drain's way.
+func disruption(db *databasev1.Database, o *observed) child {
+	allowed := int32(1)
+	if o.candidate(maxReplicas, o.synchronous(db)) == nil {
+		allowed = 0
+	}
 	return child{&policyv1.PodDisruptionBudget{}, policyv1ac.PodDisruptionBudget(db.Name, db.Namespace).WithSpec(
 		policyv1ac.PodDisruptionBudgetSpec().
-			WithMaxUnavailable(intstr.FromInt32(1)).
+			WithMaxUnavailable(intstr.FromInt32(allowed)).
 			WithSelector(metav1ac.LabelSelector().WithMatchLabels(selectorLabels(db))))}
 }
 

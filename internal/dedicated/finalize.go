@@ -48,7 +48,7 @@ func (r *Reconciler) finalize(ctx context.Context, stored *unstructured.Unstruct
 			"The volumes stay (deletionPolicy Retain); a Database of this name takes them over, and kubectl delete pvc -l app=database,database=%s deletes them.", db.Name)
 	}
 	log.FromContext(ctx).Info("let go", "deletionPolicy", db.Spec.DeletionPolicy)
-	r.restarts.forget(db.UID)
+	r.forget(db.UID)
 	r.Telemetry.Forget(db.UID)
 	return reconciling.RetryConflict(r.patchFinalizers(ctx, stored, controllerutil.RemoveFinalizer))
 }

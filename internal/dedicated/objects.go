@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +25,7 @@ func (r *Reconciler) applyObjects(ctx context.Context, db *databasev1.Database, 
 	}
 	children := append(append(access(db), config...), append(services(db), r.network(db))...)
 	if db.Spec.Replicas > 1 {
-		children = append(children, disruption(db))
+		children = append(children, disruption(db, o))
 	}
 	failed := errors.Join(r.applyChildren(ctx, db, children), r.removeDisruption(ctx, db))
 	if failed != nil && o.set == nil {
@@ -178,32 +176,6 @@ func (r *Reconciler) markPrimary(ctx context.Context, o *observed) error {
 	}
 	return nil
 }
-
-// unblock lets the members begin anew where one began to make data and is gone: the others would wait for it for ever.
-func (r *Reconciler) unblock(ctx context.Context, db *databasev1.Database, o *observed, now time.Time) error {
-	if !o.bootstrapping || o.leader != "" || len(o.pods) == 0 {
-		return nil
-	}
-	for i := range o.pods {
-		if !isRunning(&o.pods[i]) || strings.HasPrefix(memberOf(&o.pods[i]).State, "initializing") ||
-			now.Sub(o.pods[i].Status.ContainerStatuses[0].State.Running.StartedAt.Time) < bootstrapTime {
-			return nil
-		}
-	}
-	config := &corev1.ConfigMap{}
-	if err := r.Live.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: db.Name + suffixConfig}, config); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if id, begun := config.Annotations["initialize"]; !begun || id != "" {
-		return nil
-	}
-	before := config.DeepCopy()
-	delete(config.Annotations, "initialize")
-	return r.Client.Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(r.FieldManager))
-}
-
-// bootstrapTime is after which a member that makes data says so.
-const bootstrapTime = 30 * time.Second
 
 // primaryAnnotation marks the claim whose data is the latest.
 const primaryAnnotation = "database.example.com/primary"

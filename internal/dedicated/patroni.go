@@ -18,6 +18,9 @@ const (
 	patroniRetryTimeout = 5
 	// patroniStartTimeout is after which a primary that crashed and doesn't come up gives way to a standby.
 	patroniStartTimeout = 30
+	// replicationTimeout is after which a standby that vanished with its node counts as gone, so that the primary stops
+	// waiting for it: PostgreSQL's own minute is longer than a failover takes.
+	replicationTimeout = "15s"
 )
 
 type object = map[string]any
@@ -51,7 +54,7 @@ func patroniTemplate(db *databasev1.Database) object {
 // patroniDynamic is the configuration that all members share, in Patroni's store. parameters are the spec's, as far
 // as PostgreSQL is known to take them.
 func patroniDynamic(db *databasev1.Database, o *observed, parameters map[string]string) object {
-	all := object{}
+	all := object{"wal_sender_timeout": replicationTimeout, "wal_receiver_timeout": replicationTimeout}
 	for name, value := range sizedParameters(o.volume(db)) {
 		all[name] = value
 	}

@@ -68,7 +68,8 @@ type Reconciler struct {
 
 	logins   credentials.LoginSchedule
 	restarts restarts
-	idle     idleSince
+	// idle are standbys that don't stream, waiting members that wait for another one's data.
+	idle, waiting idleSince
 }
 
 // Reconcile implements reconcile.Reconciler.

@@ -2,6 +2,7 @@ package dedicated
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -29,6 +30,13 @@ func (r *restarts) ask(uid types.UID, key string) {
 		r.all[uid] = map[string]bool{}
 	}
 	r.all[uid][key] = true
+}
+
+// forget drops what is remembered of a Database that is gone.
+func (r *Reconciler) forget(db types.UID) {
+	r.restarts.forget(db)
+	r.idle.update(db, nil, time.Time{})
+	r.waiting.update(db, nil, time.Time{})
 }
 
 func (r *restarts) forget(uid types.UID) {
