@@ -22,18 +22,20 @@ import (
 type bench struct {
 	*testing.T
 	postgres *postgrestest.Server
-	pools    pools
+	servers  *Servers
+	pools    *pools
 	mu       sync.Mutex
 	made     int
 }
 
 func newBench(t *testing.T, most int) *bench {
 	t.Helper()
-	b := &bench{T: t, postgres: postgrestest.Start(t, postgrestest.Options{Major: 17}), pools: newPools(most)}
+	b := &bench{T: t, postgres: postgrestest.Start(t, postgrestest.Options{Major: 17}), servers: &Servers{pools: newPools(most)}}
+	b.pools = &b.servers.pools
 	if err := b.postgres.Exec(t.Context(), "CREATE ROLE super SUPERUSER LOGIN PASSWORD 'secret'"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup((&Servers{pools: b.pools}).Close)
+	t.Cleanup(b.servers.Close)
 	return b
 }
 

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/example/databases/api/postgres/v1alpha1"
+	"github.com/example/databases/internal/postgres"
 )
 
 // toRetain is how a deletion goes on that waits for a server.
@@ -34,7 +35,11 @@ func (r *Reconciler) finalize(ctx context.Context, db *v1alpha1.Database) (*fail
 func (r *Reconciler) drop(ctx context.Context, db *v1alpha1.Database) (*failure, error) {
 	t, failed := r.target(ctx, db)
 	if failed == nil {
-		return t.failure(t.admin.Drop(ctx, db.Spec.Name, r.claim(db))), nil
+		err := t.admin.Drop(ctx, db.Spec.Name, r.claim(db))
+		if failed = t.failure(err); failed != nil && t.server != "" && postgres.KindOf(err) == postgres.KindUnavailable {
+			failed.message += toRetain
+		}
+		return failed, nil
 	}
 	failed.message += toRetain
 	if t.server == "" {

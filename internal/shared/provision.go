@@ -28,18 +28,22 @@ func (r *Reconciler) provision(ctx context.Context, db *v1alpha1.Database) *fail
 	if failed != nil {
 		return failed
 	}
+	endpoint, err := t.endpoint()
+	if err != nil {
+		return fail(v1alpha1.ReasonSecretApplyFailed, err, "What the Secret is to hold could not be read: check POSTGRES_CA_FILE.")
+	}
 	if err := postgres.RefuseName(db.Spec.Name); err != nil { // a stored name may be older than the rule
 		return serverFailure(err)
 	}
 	due := r.logins.Due(client.ObjectKeyFromObject(db), r.LoginInterval)
-	if !due && r.settled(ctx, db, t.endpoint) {
+	if !due && r.settled(ctx, db, endpoint) {
 		err := r.provisionServer(ctx, db, t.admin, r.wish(db), true)
 		if postgres.KindOf(err) != postgres.KindPasswordNeeded {
 			return t.failure(err)
 		}
 	}
 	for range maxSecretRaces {
-		failed := r.provisionWithSecret(ctx, db, t, due)
+		failed := r.provisionWithSecret(ctx, db, t, endpoint, due)
 		if failed == nil || !errors.Is(failed.err, credentials.ErrRaced) {
 			return failed
 		}
@@ -68,7 +72,7 @@ func isReady(db *v1alpha1.Database) bool {
 }
 
 // provisionWithSecret reads the Secret, provisions with its password or a new one, and applies the Secret.
-func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Database, t target, checkLogin bool) *failure {
+func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Database, t target, endpoint credentials.Endpoint, checkLogin bool) *failure {
 	secret, err := r.secrets(ctx).Read(ctx, owner(db), db.SecretName())
 	switch {
 	case errors.Is(err, credentials.ErrConflict):
@@ -90,7 +94,7 @@ func (r *Reconciler) provisionWithSecret(ctx context.Context, db *v1alpha1.Datab
 	if err := r.provisionServer(ctx, db, t.admin, wish, drift); err != nil {
 		return t.failure(err)
 	}
-	version, err := r.secrets(ctx).Apply(ctx, owner(db), db.SecretName(), secret, t.endpoint,
+	version, err := r.secrets(ctx).Apply(ctx, owner(db), db.SecretName(), secret, endpoint,
 		credentials.Login{Username: wish.Name, Password: wish.Password, Database: wish.Name})
 	switch {
 	case errors.Is(err, credentials.ErrRaced):

@@ -31,8 +31,9 @@ type Servers interface {
 
 // target is the server that a Database lives on.
 type target struct {
-	admin    postgres.Admin
-	endpoint credentials.Endpoint
+	admin postgres.Admin
+	// endpoint is what the Secret tells of it; a deletion doesn't need it.
+	endpoint func() (credentials.Endpoint, error)
 	// server is the name of the dedicated Database; empty for the server that the program was started with.
 	server string
 }
@@ -44,22 +45,19 @@ func serverOf(db *v1alpha1.Database) types.NamespacedName {
 
 // target finds the Database's server.
 func (r *Reconciler) target(ctx context.Context, db *v1alpha1.Database) (target, *failure) {
-	t := target{server: db.Spec.ServerRef.Name}
-	var err error
+	t := target{admin: r.Admin, endpoint: r.Endpoint, server: db.Spec.ServerRef.Name}
 	switch {
 	case t.server != "":
-		if t.admin, t.endpoint, err = r.Servers.Connect(ctx, serverOf(db)); apierrors.IsNotFound(err) {
+		admin, endpoint, err := r.Servers.Connect(ctx, serverOf(db))
+		if apierrors.IsNotFound(err) {
 			return t, fail(v1alpha1.ReasonServerNotFound, err, fmt.Sprintf(
 				"There is no dedicated Database %q (database.example.com) in this namespace, which spec.serverRef names.", t.server))
 		}
+		t.admin, t.endpoint = admin, func() (credentials.Endpoint, error) { return endpoint, nil }
 		return t, t.failure(err)
 	case r.Admin == nil:
 		return t, fail(v1alpha1.ReasonNoServer, errors.New("no server"),
 			"The controller runs without a PostgreSQL server: name a dedicated Database in spec.serverRef (of a new Database), or set POSTGRES_ADMIN_DSN_FILE and POSTGRES_HOST and start it again.")
-	}
-	t.admin = r.Admin
-	if t.endpoint, err = r.Endpoint(); err != nil {
-		return t, fail(v1alpha1.ReasonSecretApplyFailed, err, "What the Secret is to hold could not be read: check POSTGRES_CA_FILE.")
 	}
 	return t, nil
 }
