@@ -30,12 +30,12 @@ e2e: setup-test kubernetes ## the program on a real node: pods, volumes, Postgre
 	cd test/e2e && go test -tags e2e -count=1 -timeout 50m $(if $(RUN),-run '$(RUN)')
 
 .PHONY: chaos
-chaos: setup-test kubernetes ## faults for hours, if you like: ROUNDS=20 SEED= PARALLEL= FAULTS=cut-off,… DURABILITY=Async REPORT=FILE; needs Linux and root
+chaos: setup-test kubernetes ## faults for hours, if you like: ROUNDS=20 SEED= PARALLEL= FAULTS=cut-off,… DURABILITY=Async REPORT=FILE LOGS=1; needs Linux and root
 	@dev/setup pods
 	@go run -C dev/cluster . build --node >/dev/null
 	@report='$(abspath $(or $(REPORT),bin/chaos/$(shell date -u +%Y%m%d-%H%M%S).json))'; cd test/e2e && go test -tags e2e -count=1 -timeout 0 -run '^TestChaos$$' -args \
 		-chaos.rounds='$(or $(ROUNDS),20)' -chaos.report="$$report" $(if $(SEED),-chaos.seed='$(SEED)') $(if $(PARALLEL),-chaos.parallel='$(PARALLEL)') \
-		$(if $(FAULTS),-chaos.faults='$(FAULTS)') $(if $(DURABILITY),-chaos.durability='$(DURABILITY)'); status=$$?; echo "$$report"; exit $$status
+		$(if $(LOGS),-chaos.logs) $(if $(FAULTS),-chaos.faults='$(FAULTS)') $(if $(DURABILITY),-chaos.durability='$(DURABILITY)'); status=$$?; echo "$$report"; exit $$status
 
 .PHONY: node-test
 node-test: setup-test kubernetes ## the tests of the development cluster's node; needs Linux and root

@@ -28,6 +28,7 @@ var (
 	chaosFaults     = flag.String("chaos.faults", "", "the faults, separated by commas; all by default")
 	chaosDurability = flag.String("chaos.durability", string(databasev1.DurabilitySync), "the Databases' durability")
 	chaosReport     = flag.String("chaos.report", "", "the file for the report; the logs of bad rounds are beside it")
+	chaosLogs       = flag.Bool("chaos.logs", false, "keep the logs of all rounds")
 )
 
 // chaos is a run: a queue of faults, and lanes with a Database each that take from it.
@@ -143,10 +144,11 @@ func (c *chaos) chaosRound(runner *faults.Runner, fault faults.Fault, number int
 	result := runner.Run(c.Context(), fault)
 	result.Number = number
 	fmt.Printf("%s %4d/%d %s\n", time.Now().UTC().Format(time.TimeOnly), number, c.total, result.Line())
-	if result.Bad() {
+	keep := result.Bad() || *chaosLogs
+	if keep {
 		c.explain(folder, c.log.String()[said:])
 	}
-	if err := logs.Stop(result.Bad()); err != nil {
+	if err := logs.Stop(keep); err != nil {
 		c.Error(err)
 	}
 	if err := c.report.Add(result, c.file); err != nil {

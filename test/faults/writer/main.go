@@ -66,7 +66,7 @@ func run() error {
 	fmt.Println("start", w.start.UnixNano())
 	for ctx.Err() == nil {
 		began := time.Now()
-		w.next(ctx)
+		w.next()
 		select {
 		case <-ctx.Done():
 		case <-time.After(pace - time.Since(began)):
@@ -99,8 +99,9 @@ func newWriter(login faults.Login) (*writer, error) {
 	return w, nil
 }
 
-// next writes a row, or connects and writes one.
-func (w *writer) next(ctx context.Context) {
+// next writes a row, or connects and writes one. It is not interrupted.
+func (w *writer) next() {
+	ctx := context.Background()
 	if err := w.connect(ctx); err != nil {
 		w.failed(0, err)
 		return
