@@ -107,8 +107,9 @@ func TestNamespaceGoes(t *testing.T) {
 	w.condition("ledger", databasev1.ConditionReady, databasev1.ReasonPodsStarting)
 	w.createUser("kept", "ledger", v1alpha1.DeletionPolicyRetain)
 	dropped := w.createUser("dropped", "ledger", v1alpha1.DeletionPolicyDelete)
+	before := dropped.DeepCopy()
 	dropped.Status.SecretVersion = "u/1" // as if it had been provisioned once
-	if err := w.Status().Update(t.Context(), dropped); err != nil {
+	if err := w.Status().Patch(t.Context(), dropped, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	w.quiet("ledger", 1)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -139,14 +140,17 @@ func (w *world) switchover(name, pod string) {
 	w.settled(name)
 }
 
-// changes lists the events by which pods were restarted and the primary moved, in their order.
-func (w *world) changes(name string) (all []string) {
+// changes lists the events by which pods were restarted and the primary moved since a time, in their order.
+func (w *world) changes(name string, since time.Time) (all []string) {
 	w.Helper()
-	output := w.kubectl("get", "events.events.k8s.io", "--sort-by=.metadata.creationTimestamp", "-o",
-		`jsonpath={range .items[?(@.regarding.name=="`+name+`")]}{.reason}{" "}{.note}{"\n"}{end}`)
-	for line := range strings.Lines(output) {
-		if strings.HasPrefix(line, databasev1.ReasonRestarting) || strings.HasPrefix(line, databasev1.ReasonSwitchover) {
-			all = append(all, strings.TrimSpace(line))
+	var list eventsv1.EventList
+	if err := w.List(w.Context(), &list, client.InNamespace(w.namespace)); err != nil {
+		w.Fatal(err)
+	}
+	slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
+	for _, e := range list.Items {
+		if e.Regarding.Name == name && e.EventTime.After(since) && (e.Reason == databasev1.ReasonRestarting || e.Reason == databasev1.ReasonSwitchover) {
+			all = append(all, e.Reason+" "+e.Note)
 		}
 	}
 	return all
@@ -185,7 +189,7 @@ func TestRollStops(t *testing.T) {
 			t.Errorf("%s still runs as before", pod)
 		}
 	}
-	all := w.changes("rolled")
+	all := w.changes("rolled", time.Time{})
 	if last := slices.IndexFunc(all, func(s string) bool { return strings.HasPrefix(s, databasev1.ReasonSwitchover) }); last < 2 {
 		t.Errorf("the primary was not moved after the standbys: %q", all)
 	}

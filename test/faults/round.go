@@ -51,6 +51,8 @@ type Result struct {
 	Double     int       `json:"pollsWithTwo"`
 	Outage     int64     `json:"outageMs"`
 	Recovery   int64     `json:"recoveryMs"` // from the fault until all replicas stream again
+	// Gaps are the times without writes of which Outage is the longest.
+	Gaps []Gap `json:"gaps,omitempty"`
 	// Errors are what the application saw, by kind.
 	Errors map[string]int `json:"errors,omitempty"`
 	// Violations are what must not be, each a line.
@@ -220,6 +222,7 @@ func (r *Runner) conclude(ctx context.Context, w *Writer, p *Poller, result *Res
 	result.Unknown = unknown(w.Failures(time.Time{}))
 	result.Errors = kinds(failures)
 	result.Outage = w.LongestGap(since).Milliseconds()
+	result.Gaps = gaps(acks, since)
 	result.Polls, result.NoPrimary, result.Double = seen.Polls, seen.None, len(seen.Several)
 	if len(seen.Several) > 0 {
 		result.violate("two primaries were ready, first %.1f s after the fault and %d times in all: %v; the ready ones were %s",
