@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Run is the main container's first process: it looks at the image and the data, writes Patroni's configuration and
@@ -31,6 +32,7 @@ type launch struct {
 	pod         Pod
 	python      string
 	credentials Credentials
+	steady      time.Duration // steady, but in tests
 }
 
 // ready checks everything, and only then writes.
@@ -55,7 +57,7 @@ func ready(ctx context.Context, settings Settings) (*launch, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &launch{settings: settings, python: pythonOf(program), pod: Pod{
+	l := &launch{settings: settings, steady: steady, python: pythonOf(program), pod: Pod{
 		Name: settings.PodName, Namespace: settings.PodNamespace, IP: settings.PodIP,
 		PGData: settings.PGData, RunDir: settings.RunDir, User: user, Program: program, Image: image,
 	}}

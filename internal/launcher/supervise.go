@@ -13,33 +13,47 @@ import (
 // credentialsInterval is how often the mounted Secret is looked at. The kubelet takes up to a minute to change it.
 const credentialsInterval = 3 * time.Second
 
-// supervise starts Patroni and does a first process's duties: it hands on signals, reaps what is left to it, and
-// returns Patroni's exit status. os/exec isn't used: it would quarrel with reaping about who waits for whom.
+// supervise starts Patroni and does a first process's duties: it hands on signals, reaps what is left to it, starts
+// Patroni again where it was killed or hangs, and returns Patroni's exit status. os/exec isn't used: it would quarrel with
+// reaping about who waits for whom.
 func supervise(l *launch, log io.Writer) (int, error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
-	argv, env := l.command()
-	patroni, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}}) //nolint:gosec // the bundle's Python
+	patroni, err := l.startPatroni()
 	if err != nil {
-		return 1, fmt.Errorf("starting %s: %w", argv[0], err)
+		return 1, err
 	}
+	defer func() { patroni.stop() }()
 	ticker := time.NewTicker(credentialsInterval)
 	defer ticker.Stop()
-	for {
+	for stopping := false; ; {
 		select {
 		case received := <-signals:
 			if received != syscall.SIGCHLD {
-				hand(patroni, received, log)
-			} else if status, ended := reap(patroni); ended {
+				stopping = stopping || received != syscall.SIGHUP
+				hand(patroni.pid, received, log)
+				continue
+			}
+			status, ended := reap(patroni.pid)
+			if !ended {
+				continue
+			}
+			if patroni.stop(); stopping || !l.mayRestart(patroni) {
 				return status, nil
 			}
+			say(log, "Patroni has ended with status %d: it is started again; PostgreSQL goes on", status)
+			if patroni, err = l.startPatroni(); err != nil {
+				return 1, err
+			}
+		case <-patroni.hung:
+			l.endHung(patroni, log)
 		case <-ticker.C:
 			changed, err := l.refresh()
 			if err != nil {
 				say(log, "keeping the credentials in use: %v", err)
 			} else if changed {
 				say(log, "the Secret has changed: reloading Patroni")
-				hand(patroni, syscall.SIGHUP, log)
+				hand(patroni.pid, syscall.SIGHUP, log)
 			}
 		}
 	}

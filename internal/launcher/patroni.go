@@ -1,0 +1,105 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// steady is how long Patroni must have run to be started again. One that ends sooner ends the container, and the
+	// kubelet waits longer from one end to the next.
+	steady = 30 * time.Second
+	// Patroni is asked each second whether it lives; one that didn't answer twice within two seconds each hangs. That is
+	// before the kubelet's probe ends the container, and PostgreSQL with it.
+	askInterval  = time.Second
+	askPatience  = 2 * time.Second
+	unansweredAt = 2
+)
+
+// process is Patroni's.
+type process struct {
+	pid     int
+	started time.Time
+	// hung is told that Patroni answered once and doesn't any more.
+	hung chan struct{}
+	stop context.CancelFunc
+}
+
+// startPatroni starts Patroni and begins to ask it whether it lives.
+func (l *launch) startPatroni() (*process, error) {
+	argv, env := l.command()
+	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}}) //nolint:gosec // the bundle's Python
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", argv[0], err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p := &process{pid: pid, started: time.Now(), hung: make(chan struct{}, 1), stop: stop}
+	go p.ask(ctx, "http://"+address(l.pod.IP, PortREST)+"/liveness")
+	return p, nil
+}
+
+func (p *process) ask(ctx context.Context, url string) {
+	client := &http.Client{Timeout: askPatience, Transport: &http.Transport{DisableKeepAlives: true}}
+	answered, unanswered := false, 0
+	for ticker := time.NewTicker(askInterval); ; {
+		select {
+		case <-ctx.Done():
+			ticker.Stop()
+			return
+		case <-ticker.C:
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return
+		}
+		response, err := client.Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+			answered, unanswered = true, 0 // whatever it says: the kubelet asks too
+			continue
+		}
+		if unanswered++; answered && unanswered == unansweredAt {
+			p.hung <- struct{}{}
+			return
+		}
+	}
+}
+
+// mayRestart says whether Patroni can be started again beside a PostgreSQL that goes on: it takes a running one over. It
+// can't where something else of its own may go on, as a copy of the primary's data.
+func (l *launch) mayRestart(p *process) bool {
+	return time.Since(p.started) >= l.steady && postmasterRuns(l.settings.PGData)
+}
+
+// postmasterRuns reports that the process that PostgreSQL's lock file names is one.
+func postmasterRuns(pgdata string) bool {
+	content, err := os.ReadFile(filepath.Join(pgdata, "postmaster.pid")) //nolint:gosec // named by the pod's own settings
+	if err != nil {
+		return false
+	}
+	line, _, _ := strings.Cut(string(content), "\n")
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil || pid <= 1 {
+		return false
+	}
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)) //nolint:gosec // a number
+	return err == nil && strings.TrimSpace(string(name)) == "postgres"
+}
+
+// endHung kills a Patroni that hangs, so that it can be started again.
+func (l *launch) endHung(p *process, log io.Writer) {
+	if !l.mayRestart(p) {
+		say(log, "Patroni does not answer")
+		return // the kubelet ends the container
+	}
+	say(log, "Patroni does not answer: it is killed and started again; PostgreSQL goes on")
+	hand(p.pid, syscall.SIGKILL, log)
+}
