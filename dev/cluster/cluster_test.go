@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -159,7 +160,7 @@ func TestNothingIsLeft(t *testing.T) {
 
 func send(t *testing.T, r *running, signal syscall.Signal) {
 	t.Helper()
-	if err := r.command.Process.Signal(signal); err != nil && err != os.ErrProcessDone {
+	if err := r.command.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Fatal(err)
 	}
 }

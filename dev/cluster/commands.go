@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -17,10 +18,10 @@ import (
 func parse(flags *flag.FlagSet, arguments []string, takesArguments bool) error {
 	flags.SetOutput(os.Stderr)
 	if err := flags.Parse(arguments); err != nil {
-		if err == flag.ErrHelp {
+		if errors.Is(err, flag.ErrHelp) {
 			return err
 		}
-		return usageError{fmt.Errorf("%s: see `cluster %s --help`", err, flags.Name())}
+		return usageError{fmt.Errorf("%w: see `cluster %s --help`", err, flags.Name())}
 	}
 	if !takesArguments && flags.NArg() > 0 {
 		return usageError{fmt.Errorf("%s takes no argument %q", flags.Name(), flags.Arg(0))}

@@ -1,6 +1,6 @@
-// Package e2e runs the program `databases` with a real cluster: API server, node, pods, volumes and PostgreSQL images.
+// Package e2e runs the program `databases` with a real cluster: API server, two nodes, pods, volumes and PostgreSQL images.
 // `make e2e` runs it; it needs Linux, root and what `dev/setup node` installs. Each test is a case, for which it prints
-// a line; -run chooses some.
+// a line; -run chooses some. E2E_NODES=1 gives it one node, for measuring a start.
 //
 // Invariants:
 //   - Nothing is faked but faults that can't be had otherwise, which are put between the program and the API server.

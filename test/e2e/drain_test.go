@@ -39,6 +39,11 @@ func (w *world) pair(name string) (primary, primaryNode, standbyNode string) {
 	if primaryNode == standbyNode {
 		w.Fatalf("both members are on %s", primaryNode)
 	}
+	w.eventually("the standby is synchronous", func() bool { // before that it may not take over
+		var store corev1.ConfigMap
+		w.get(name+"-sync", &store)
+		return store.Annotations["sync_standby"] == standby
+	}, func() string { return w.kubectl("get", "configmap", name+"-sync", "-o", "yaml") })
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "client"},
 		Spec: corev1.PodSpec{NodeName: standbyNode, TerminationGracePeriodSeconds: new(int64(0)), Containers: []corev1.Container{{

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -138,12 +137,4 @@ func begin(t *testing.T) {
 		}
 		fmt.Printf("%s  %6.1f s  %s\n", word, time.Since(start).Seconds(), t.Name())
 	})
-}
-
-// within is a context for one step of a case.
-func within(t *testing.T, limit time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	t.Cleanup(cancel)
-	return ctx
 }

@@ -38,13 +38,6 @@ func (w *world) script(name string, env ...string) (string, error) {
 	return string(output), err
 }
 
-// undeploy takes the program away and leaves the kinds, for the other cases.
-func (w *world) undeploy() {
-	w.Helper()
-	w.kubectl("delete", "namespace", deployNamespace, "--ignore-not-found", "--timeout=2m")
-	w.kubectl("delete", "clusterrole,clusterrolebinding", "databases", "--ignore-not-found")
-}
-
 // sharedServer starts a PostgreSQL server in the case's namespace and returns a DSN of its superuser.
 func (w *world) sharedServer(password string) (dsn string) {
 	w.Helper()

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"testing"
 )
@@ -13,7 +14,7 @@ func TestLockIsExclusiveAndWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := Take(ctx, file, cancel); err != context.Canceled {
+	if _, err := Take(ctx, file, cancel); !errors.Is(err, context.Canceled) {
 		t.Errorf("a taken lock gives %v, want to wait until cancelled", err)
 	}
 	second, err := Take(t.Context(), file, func() { first.Close() })
