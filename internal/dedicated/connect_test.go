@@ -209,15 +209,29 @@ func TestConnectToNothing(t *testing.T) {
 	if err := s.Delete(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
-	ended(s.key, false) // its pod may come back as long as there is a StatefulSet
+	ended(s.key, false)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "ledger-0"}}
+	s.scale(set, 0)
+	s.gone(pod.DeepCopy())
+	ended(s.key, false) // a pod may come back as long as there is a StatefulSet
+	s.scale(set, 1)
+	s.eventually("the pod is back", func() bool { return s.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil })
 	if err := s.Delete(t.Context(), set, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
 		t.Fatal(err)
 	}
 	s.gone(set)
 	ended(s.key, false)
-	if err := s.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "ledger-0"}}, client.GracePeriodSeconds(0)); err != nil {
+	if err := s.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	s.gone(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "ledger-0"}})
+	s.gone(pod)
 	ended(s.key, true)
+}
+
+func (s *site) scale(set *appsv1.StatefulSet, replicas int32) {
+	s.Helper()
+	patch := fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)
+	if err := s.Patch(s.Context(), set, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		s.Fatal(err)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -65,6 +66,9 @@ func TestInUse(t *testing.T) {
 	waits := w.condition("ledger", databasev1.ConditionReady, databasev1.ReasonInUse)
 	if !strings.Contains(message(waits), ": user0, user1, user2, user3, user4 and 2 more. ") {
 		t.Errorf("message %q", message(waits))
+	}
+	if c := apimeta.FindStatusCondition(waits.Status.Conditions, databasev1.ConditionUpToDate); c == nil || c.Reason == databasev1.ReasonInUse {
+		t.Errorf("UpToDate is %+v, though nobody has compared anything", c)
 	}
 	w.eventually("an event says so", func() bool { return w.hasEvent("ledger", databasev1.ReasonInUse) })
 	set := &appsv1.StatefulSet{}
