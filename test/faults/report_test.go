@@ -56,3 +56,22 @@ func TestNamed(t *testing.T) {
 		t.Errorf("an unknown name: %v", err)
 	}
 }
+
+func TestStays(t *testing.T) {
+	for _, test := range []struct {
+		sentence string
+		pods     [][]string
+		bad      bool
+	}{
+		{"nobody for a while is no other primary", [][]string{{"db-0"}, {}, {"db-0"}}, false},
+		{"another one for a moment is", [][]string{{"db-0"}, {"db-0", "db-1"}, {"db-0"}}, true},
+	} {
+		result, seen := &Result{OldPrimary: "db-0"}, Sightings{}
+		for _, pods := range test.pods {
+			seen.Changes = append(seen.Changes, Sighting{Pods: pods})
+		}
+		if checkStays(seen, result); result.Bad() != test.bad {
+			t.Errorf("%s: %v", test.sentence, result.Violations)
+		}
+	}
+}
