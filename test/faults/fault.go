@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Fault is a harm that can be done to a primary.
+// Fault is a harm that can be done to a Database, to its primary unless it says otherwise.
 type Fault struct {
 	Name string
 	// What is a line for people.
@@ -22,8 +22,11 @@ type Fault struct {
 	// Stays says that the primary must stay the primary.
 	Stays bool
 
-	inject func(ctx context.Context, t *Target, primary *corev1.Pod) (heal func(context.Context) error, err error)
+	inject injection
 }
+
+// injection does a harm to a pod, the primary unless it says otherwise.
+type injection func(ctx context.Context, t *Target, pod *corev1.Pod) (heal func(context.Context) error, err error)
 
 // Harm is a fault that was done.
 type Harm struct{ heal func(context.Context) error }
@@ -46,7 +49,7 @@ func (h *Harm) Heal(ctx context.Context) error {
 }
 
 // holdLong is longer than Patroni's ttl and what follows it.
-const holdLong = 40 * time.Second
+const holdLong = 30 * time.Second
 
 // All are the faults that there are.
 func All() []Fault {
@@ -61,6 +64,8 @@ func All() []Fault {
 		{Name: "stop-postgres", What: "SIGSTOP to all of PostgreSQL: it hangs", Hold: holdLong, inject: signals(syscall.SIGSTOP, "PostgreSQL", isPostgres)},
 		{Name: "cut-off", What: "no packets between the primary and the API server and the other members; clients still reach it", Hold: holdLong, inject: cutFrom(true, true)},
 		{Name: "cut-members", What: "no packets between the primary and the other members", Hold: holdLong, Stays: true, inject: cutFrom(false, true)},
+		{Name: "cut-standby", What: "no packets between the synchronous standby and the API server and the other members", Hold: holdLong, Stays: true, inject: onStandby(cutFrom(true, true))},
+		{Name: "delete-standby", What: "the synchronous standby's pod is deleted", Stays: true, inject: onStandby(deletePod("--grace-period=0", "--force"))},
 		{Name: "cut-api", What: "no packets between the primary and the API server", Hold: holdLong, Stays: true, inject: cutFrom(true, false)},
 	}
 }
@@ -85,9 +90,20 @@ func Named(names string) ([]Fault, error) {
 	return chosen, nil
 }
 
-func deletePod(arguments ...string) func(context.Context, *Target, *corev1.Pod) (func(context.Context) error, error) {
-	return func(ctx context.Context, t *Target, primary *corev1.Pod) (func(context.Context) error, error) {
-		_, err := t.Kubectl(ctx, append([]string{"delete", "pod", primary.Name, "--wait=false"}, arguments...)...)
+// onStandby does it to the synchronous standby: without one no write is acknowledged, until Patroni has found that out.
+func onStandby(inject injection) injection {
+	return func(ctx context.Context, t *Target, _ *corev1.Pod) (func(context.Context) error, error) {
+		standby, err := t.standby(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return inject(ctx, t, standby)
+	}
+}
+
+func deletePod(arguments ...string) injection {
+	return func(ctx context.Context, t *Target, pod *corev1.Pod) (func(context.Context) error, error) {
+		_, err := t.Kubectl(ctx, append([]string{"delete", "pod", pod.Name, "--wait=false"}, arguments...)...)
 		return nil, err
 	}
 }
@@ -102,9 +118,9 @@ func switchover(ctx context.Context, t *Target, primary *corev1.Pod) (func(conte
 }
 
 // signals sends a signal to all processes of a kind. Those that it stopped go on when it is made good.
-func signals(signal syscall.Signal, what string, is func(process) bool) func(context.Context, *Target, *corev1.Pod) (func(context.Context) error, error) {
-	return func(_ context.Context, _ *Target, primary *corev1.Pod) (func(context.Context) error, error) {
-		found, err := find(primary.UID, what, is)
+func signals(signal syscall.Signal, what string, is func(process) bool) injection {
+	return func(_ context.Context, _ *Target, pod *corev1.Pod) (func(context.Context) error, error) {
+		found, err := find(pod.UID, what, is)
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +129,7 @@ func signals(signal syscall.Signal, what string, is func(process) bool) func(con
 		}
 		sent := 0
 		for _, p := range found {
-			switch err := p.signal(primary.UID, signal); {
+			switch err := p.signal(pod.UID, signal); {
 			case err == nil:
 				sent++
 			case !errors.Is(err, errGone): // of PostgreSQL's processes some come and go
@@ -128,7 +144,7 @@ func signals(signal syscall.Signal, what string, is func(process) bool) func(con
 		}
 		return func(context.Context) error {
 			for _, p := range found {
-				if err := p.signal(primary.UID, syscall.SIGCONT); err != nil && !errors.Is(err, errGone) {
+				if err := p.signal(pod.UID, syscall.SIGCONT); err != nil && !errors.Is(err, errGone) {
 					return err
 				}
 			}
@@ -137,8 +153,8 @@ func signals(signal syscall.Signal, what string, is func(process) bool) func(con
 	}
 }
 
-func cutFrom(api, members bool) func(context.Context, *Target, *corev1.Pod) (func(context.Context) error, error) {
-	return func(ctx context.Context, t *Target, primary *corev1.Pod) (func(context.Context) error, error) {
+func cutFrom(api, members bool) injection {
+	return func(ctx context.Context, t *Target, pod *corev1.Pod) (func(context.Context) error, error) {
 		var addresses []string
 		if api {
 			found, err := t.apiAddresses(ctx)
@@ -153,7 +169,7 @@ func cutFrom(api, members bool) func(context.Context, *Target, *corev1.Pod) (fun
 				return nil, err
 			}
 			for i := range pods {
-				if pods[i].UID != primary.UID {
+				if pods[i].UID != pod.UID {
 					addresses = append(addresses, pods[i].Status.PodIP)
 				}
 			}
@@ -161,7 +177,7 @@ func cutFrom(api, members bool) func(context.Context, *Target, *corev1.Pod) (fun
 		if len(addresses) == 0 || slices.Contains(addresses, "") {
 			return nil, fmt.Errorf("the addresses to cut it from are %q", addresses)
 		}
-		n, err := networkOf(ctx, primary)
+		n, err := networkOf(ctx, pod)
 		if err != nil {
 			return nil, err
 		}

@@ -120,7 +120,8 @@ func medianAndMax(values []int64) (median, most int64) {
 		return 0, 0
 	}
 	values = slices.Sorted(slices.Values(values))
-	return values[len(values)/2], values[len(values)-1]
+	last := len(values) - 1
+	return (values[last/2] + values[len(values)/2]) / 2, values[last]
 }
 
 // Table is the summary in Markdown.

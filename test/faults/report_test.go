@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,6 +18,8 @@ func TestReport(t *testing.T) {
 		{Fault: "delete-pod", Outage: 1_000, Written: 5, Lost: 2, Double: 1, Violations: []string{"two rows are lost"}},
 		{Fault: "cut-off", Outage: 21_000, Recovery: 70_000, Written: 10, Polls: 5, OldPrimary: "db-1", NewPrimary: "db-0"},
 		{Fault: "cut-off", Outage: 300_000, Trouble: "it isn't as it should be"},
+		{Fault: "kill-postgres", Outage: 1_000},
+		{Fault: "kill-postgres", Outage: 4_000},
 	} {
 		if err := report.Add(result, file); err != nil {
 			t.Fatal(err)
@@ -35,9 +38,10 @@ func TestReport(t *testing.T) {
 	}
 	want := []Summary{
 		{Fault: "delete-pod", Rounds: 1, Bad: 1, Written: 5, Lost: 2, Double: 1, OutageMedian: 1_000, OutageMax: 1_000},
+		{Fault: "kill-postgres", Rounds: 2, OutageMedian: 2_500, OutageMax: 4_000},
 		{Fault: "cut-off", Rounds: 4, Bad: 1, Written: 30, Polls: 15, Moved: 2, OutageMedian: 21_000, OutageMax: 22_000, RecoveryMedian: 60_000, RecoveryMax: 70_000},
 	}
-	if stored.Seed != 7 || len(stored.Rounds) != 5 || len(stored.Summary) != 2 || stored.Summary[0] != want[0] || stored.Summary[1] != want[1] {
+	if stored.Seed != 7 || len(stored.Rounds) != 7 || !slices.Equal(stored.Summary, want) {
 		t.Errorf("stored is %s", content)
 	}
 	if table := report.Table(); !strings.Contains(table, "| cut-off | 4 | 30 | 0 | 15 | 0 | 21.0 (22.0) | 60.0 (70.0) | 2 |\n") {
@@ -54,5 +58,24 @@ func TestNamed(t *testing.T) {
 	}
 	if _, err := Named("cut-api,earthquake"); err == nil || !strings.Contains(err.Error(), "earthquake") || !strings.Contains(err.Error(), "cut-api") {
 		t.Errorf("an unknown name: %v", err)
+	}
+}
+
+func TestStays(t *testing.T) {
+	for _, test := range []struct {
+		sentence string
+		pods     [][]string
+		bad      bool
+	}{
+		{"nobody for a while is no other primary", [][]string{{"db-0"}, {}, {"db-0"}}, false},
+		{"another one for a moment is", [][]string{{"db-0"}, {"db-0", "db-1"}, {"db-0"}}, true},
+	} {
+		result, seen := &Result{OldPrimary: "db-0"}, Sightings{}
+		for _, pods := range test.pods {
+			seen.Changes = append(seen.Changes, Sighting{Pods: pods})
+		}
+		if checkStays(seen, result); result.Bad() != test.bad {
+			t.Errorf("%s: %v", test.sentence, result.Violations)
+		}
 	}
 }

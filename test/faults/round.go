@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +50,7 @@ type Result struct {
 	Polls      int       `json:"polls"`
 	NoPrimary  int       `json:"pollsWithoutPrimary"`
 	Double     int       `json:"pollsWithTwo"`
+	Primaries  string    `json:"primaries"` // who was ready when, from the fault on
 	Outage     int64     `json:"outageMs"`
 	Recovery   int64     `json:"recoveryMs"` // from the fault until all replicas stream again
 	// Gaps are the times without writes of which Outage is the longest.
@@ -97,7 +99,11 @@ func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed e
 	}
 	poller := StartPoller(ctx, r.Target.Client, r.Target.Namespace, r.Target.Name)
 	defer func() {
-		failed = errors.Join(failed, r.conclude(ctx, writer, poller, result))
+		seen := poller.Stop()
+		if fault.Stays {
+			checkStays(seen, result)
+		}
+		failed = errors.Join(failed, r.conclude(ctx, writer, seen, result))
 	}()
 	time.Sleep(warmUp)
 	result.Injected = time.Now()
@@ -108,9 +114,6 @@ func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed e
 	select {
 	case <-time.After(fault.Hold):
 	case <-ctx.Done():
-	}
-	if fault.Stays {
-		r.checkStays(poller.Seen(), result)
 	}
 	if err := harm.Heal(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("making %s good: %w", fault.Name, err)
@@ -160,7 +163,7 @@ func (r *Runner) write(ctx context.Context) (*Writer, error) {
 }
 
 // checkStays looks for other primaries than the old one.
-func (r *Runner) checkStays(seen Sightings, result *Result) {
+func checkStays(seen Sightings, result *Result) {
 	for _, change := range seen.Changes {
 		for _, pod := range change.Pods {
 			if pod != result.OldPrimary {
@@ -211,10 +214,9 @@ func (r *Runner) await(ctx context.Context, also func() error) error {
 	}
 }
 
-// conclude counts what the application and the Poller saw, and compares the rows.
-func (r *Runner) conclude(ctx context.Context, w *Writer, p *Poller, result *Result) error {
+// conclude counts what the application and the Poller saw, and compares the rows. It ends the Writer.
+func (r *Runner) conclude(ctx context.Context, w *Writer, seen Sightings, result *Result) error {
 	err := w.Stop()
-	seen := p.Stop()
 	acks, since := w.Acknowledged(), result.Injected
 	r.Ledger.Add(acks)
 	failures := w.Failures(since)
@@ -223,10 +225,10 @@ func (r *Runner) conclude(ctx context.Context, w *Writer, p *Poller, result *Res
 	result.Errors = kinds(failures)
 	result.Outage = w.LongestGap(since).Milliseconds()
 	result.Gaps = gaps(acks, since)
-	result.Polls, result.NoPrimary, result.Double = seen.Polls, seen.None, len(seen.Several)
+	result.Polls, result.NoPrimary, result.Double, result.Primaries = seen.Polls, seen.None, len(seen.Several), seen.tell(since)
 	if len(seen.Several) > 0 {
 		result.violate("two primaries were ready, first %.1f s after the fault and %d times in all: %v; the ready ones were %s",
-			seen.Several[0].At.Sub(since).Seconds(), len(seen.Several), seen.Several[0].Pods, seen.tell(since))
+			seen.Several[0].At.Sub(since).Seconds(), len(seen.Several), seen.Several[0].Pods, result.Primaries)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), compareLimit)
 	defer cancel()
@@ -252,11 +254,12 @@ func (r *Runner) conclude(ctx context.Context, w *Writer, p *Poller, result *Res
 }
 
 // tell lists who was ready when.
-func (s Sightings) tell(since time.Time) (line string) {
+func (s Sightings) tell(since time.Time) string {
+	var changes []string
 	for _, change := range s.Changes {
-		line += fmt.Sprintf(" %+.1fs %v", change.At.Sub(since).Seconds(), change.Pods)
+		changes = append(changes, fmt.Sprintf("%+.1f s %v", change.At.Sub(since).Seconds(), change.Pods))
 	}
-	return line
+	return strings.Join(changes, ", ")
 }
 
 func kinds(failures []Failure) map[string]int {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -52,6 +53,20 @@ func (t *Target) primary(ctx context.Context) (*corev1.Pod, error) {
 	}
 	pod := &corev1.Pod{}
 	return pod, t.get(ctx, names[0], pod)
+}
+
+// standby is the synchronous one; the first, where there are several.
+func (t *Target) standby(ctx context.Context) (*corev1.Pod, error) {
+	store := &corev1.ConfigMap{}
+	if err := t.get(ctx, t.Name+"-sync", store); err != nil {
+		return nil, err
+	}
+	name, _, _ := strings.Cut(store.Annotations["sync_standby"], ",")
+	if name == "" {
+		return nil, errors.New("Patroni's store names no synchronous standby")
+	}
+	pod := &corev1.Pod{}
+	return pod, t.get(ctx, name, pod)
 }
 
 // address is where clients find the primary.
