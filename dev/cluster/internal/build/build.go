@@ -148,7 +148,7 @@ func compile(ctx context.Context, source Source, from, output string, out *os.Fi
 	case <-ctx.Done():
 		// The whole group, since the Go command would leave its compilers running.
 		_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL)
-		_ = <-ended // that it was killed
+		<-ended //nolint:errcheck // that it was killed is known
 		return ctx.Err()
 	}
 }
