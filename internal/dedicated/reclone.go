@@ -64,14 +64,11 @@ func (o *observed) isIdle(pod *corev1.Pod) bool {
 func (r *Reconciler) recloneStuck(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret, now time.Time) *problem {
 	var idle []types.UID
 	for i := range o.pods {
-		if o.isIdle(&o.pods[i]) {
+		if o.primary() != nil && o.isIdle(&o.pods[i]) { // without a primary there is nothing to stream
 			idle = append(idle, o.pods[i].UID)
 		}
 	}
 	since := r.idle.update(db.UID, idle, now)
-	if o.primary() == nil {
-		return nil
-	}
 	for i := range o.pods {
 		pod := &o.pods[i]
 		began, isIdle := since[pod.UID]

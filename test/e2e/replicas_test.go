@@ -198,7 +198,7 @@ func TestRollStops(t *testing.T) {
 // TestStuckMember: a standby that was away for longer than the primary keeps its log is cloned anew, and says so.
 func TestStuckMember(t *testing.T) {
 	w := newWorld(t)
-	w.startHere(nil, func(o *manager.Options) { o.StuckAfter = 15 * time.Second })
+	w.startHere(nil, func(o *manager.Options) { o.StuckAfter = 30 * time.Second })
 	w.create("stuck", replicas(2), func(db *databasev1.Database) { db.Spec.Storage.Size = "400Mi" })
 	w.settled("stuck")
 	w.switchover("stuck", "stuck-0")
