@@ -114,6 +114,8 @@ type member struct {
 	ReplicationState string `json:"replication_state"`
 	PendingRestart   bool   `json:"pending_restart"`
 	Tags             tags   `json:"tags"`
+	// LastSeen is when the member last read Patroni's store, in seconds since 1970. Only the member itself says it.
+	LastSeen int64 `json:"dcs_last_seen"`
 }
 
 // tags are what the launcher lets Patroni publish of the member's image.

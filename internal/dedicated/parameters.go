@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	databasev1 "github.com/example/databases/api/database/v1"
@@ -62,10 +64,10 @@ var patroniLeast = map[string]int{
 
 // setParameters puts the spec's parameters into the members' shared configuration, once PostgreSQL is known to take
 // them: a wrong one would keep it from starting. One that it doesn't take keeps its earlier value.
-func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database, o *observed, admin server) *problem {
+func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret, admin server) *problem {
 	now, wanted := accepted(db, o), wantedParameters(db)
 	if maps.Equal(now, wanted) {
-		return nil
+		return r.awaitParameters(ctx, db, o, superuser)
 	}
 	faults, err := admin.CheckParameters(ctx, wanted)
 	if err != nil {
@@ -86,6 +88,7 @@ func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database,
 	}
 	children, err := store(db, o, wanted)
 	if err == nil {
+		r.configured.set(db.UID, time.Now())
 		err = r.applyChildren(ctx, db, children)
 	}
 	switch {
@@ -96,6 +99,22 @@ func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database,
 	case len(said) > 0:
 		return &problem{reason: databasev1.ReasonInvalidParameters, stuck: true, message: strings.Join(said, "; ") + "."}
 	}
-	// Patroni sees them at its next loop, and then says which need a restart.
 	return &problem{reason: databasev1.ReasonRollingOut, message: "Parameters are being set."}
+}
+
+// awaitParameters waits until each member has looked at the store since parameters were written there, and had a loop
+// of Patroni's time to set them: only then it says which need a restart.
+func (r *Reconciler) awaitParameters(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret) *problem {
+	since, waiting := r.configured.get(db.UID)
+	if !waiting {
+		return nil
+	}
+	for i := range o.pods {
+		now, err := r.memberNow(ctx, &o.pods[i], superuser)
+		if err != nil || now.LastSeen < since.Add(patroniLoopWait*time.Second).Unix() {
+			return &problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("Parameters are being set; %s is to take them.", o.pods[i].Name)}
+		}
+	}
+	r.configured.forget(db.UID)
+	return nil
 }

@@ -70,6 +70,8 @@ type Reconciler struct {
 	restarts restarts
 	// idle are standbys that don't stream, waiting members that wait for another one's data.
 	idle, waiting idleSince
+	// configured is when parameters were written that not all members have looked at yet.
+	configured times
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -250,7 +252,7 @@ func (r *Reconciler) serve(ctx context.Context, db *databasev1.Database, o *obse
 		return p
 	}
 	f.usable = true
-	f.add(r.setParameters(ctx, db, o, admin))
+	f.add(r.setParameters(ctx, db, o, superuser, admin))
 	return unhealthy
 }
 

@@ -7,6 +7,34 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// times remembers a time for each Database, in memory.
+type times struct {
+	mu  sync.Mutex
+	all map[types.UID]time.Time
+}
+
+func (t *times) set(uid types.UID, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all = map[types.UID]time.Time{}
+	}
+	t.all[uid] = at
+}
+
+func (t *times) get(uid types.UID) (time.Time, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at, known := t.all[uid]
+	return at, known
+}
+
+func (t *times) forget(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.all, uid)
+}
+
 // restarts remembers which members were asked to restart, by Database. It is kept in memory: after a restart of this
 // program each is asked at most once more.
 type restarts struct {
@@ -35,6 +63,7 @@ func (r *restarts) ask(uid types.UID, key string) {
 // forget drops what is remembered of a Database that is gone.
 func (r *Reconciler) forget(db types.UID) {
 	r.restarts.forget(db)
+	r.configured.forget(db)
 	r.idle.update(db, nil, time.Time{})
 	r.waiting.update(db, nil, time.Time{})
 }
