@@ -117,13 +117,13 @@ func (c *chaos) lane(lane int) {
 		if !more {
 			return
 		}
-		if runner == nil {
-			made++
-			var err error
-			if runner, err = c.threeReplicas(fmt.Sprintf("chaos-%d-%d", lane, made), c.durability); err != nil {
-				c.Errorf("lane %d ends: %v", lane, err)
+		for fresh := 0; runner == nil; fresh++ {
+			if fresh == 3 {
+				c.Errorf("lane %d ends: three Databases one after the other didn't start", lane)
 				return
 			}
+			made++
+			runner = c.newDatabase(fmt.Sprintf("chaos-%d-%d", lane, made))
 		}
 		if !c.chaosRound(runner, fault, number) {
 			c.leave(runner.Target.Name)
@@ -132,9 +132,40 @@ func (c *chaos) lane(lane int) {
 	}
 }
 
+// newDatabase makes a Database; nil where it doesn't start, which is as bad as a bad round.
+func (c *chaos) newDatabase(name string) *faults.Runner {
+	runner, err := c.newRunner(name)
+	if err != nil {
+		c.Error(err)
+		return nil
+	}
+	folder := filepath.Join(c.logs(), "start-"+name)
+	logs, err := faults.FollowLogs(c.Context(), testenv.Get(c).Config, runner.Target, folder)
+	if err != nil {
+		c.Error(err)
+		return nil
+	}
+	said := len(c.log.String())
+	failed := c.createThree(runner, c.durability)
+	if failed != nil {
+		c.Errorf("%s didn't start: %v", name, failed)
+		fmt.Printf("%s BAD  %s didn't start: %v\n", time.Now().UTC().Format(time.TimeOnly), name, failed)
+		c.explain(folder, c.log.String()[said:])
+		c.leave(name)
+		runner = nil
+	}
+	if err := logs.Stop(failed != nil); err != nil {
+		c.Error(err)
+	}
+	return runner
+}
+
+// logs is the folder of the logs.
+func (c *chaos) logs() string { return strings.TrimSuffix(c.file, ".json") + "-logs" }
+
 // chaosRound does a round and says whether the Database can be used for more.
 func (c *chaos) chaosRound(runner *faults.Runner, fault faults.Fault, number int) bool {
-	folder := filepath.Join(strings.TrimSuffix(c.file, ".json")+"-logs", fmt.Sprintf("%04d-%s", number, fault.Name))
+	folder := filepath.Join(c.logs(), fmt.Sprintf("%04d-%s", number, fault.Name))
 	logs, err := faults.FollowLogs(c.Context(), testenv.Get(c).Config, runner.Target, folder)
 	if err != nil {
 		c.Error(err)

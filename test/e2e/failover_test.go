@@ -27,31 +27,43 @@ var writerProgram = sync.OnceValues(func() (string, error) {
 	return faults.BuildWriter(context.Background(), filepath.Dir(auditLog))
 })
 
-// threeReplicas creates a Database for faults and waits for it. It may be called from any goroutine. The writer is in the
-// network of the client's pod.
-func (w *world) threeReplicas(name string, durability databasev1.Durability) (*faults.Runner, error) {
+// newRunner is for a Database that isn't there yet. The writer is in the network of the client's pod.
+func (w *world) newRunner(name string) (*faults.Runner, error) {
 	program, err := writerProgram()
 	if err != nil {
 		return nil, err
 	}
+	return &faults.Runner{
+		Target: &faults.Target{
+			Client: w.Client, Namespace: w.namespace, Name: name,
+			Kubectl: func(_ context.Context, arguments ...string) (string, error) { return w.tryKubectl("", arguments...) },
+		},
+		Ledger: &faults.Ledger{}, Program: program, Application: "client",
+	}, nil
+}
+
+// createThree creates a Runner's Database with three replicas and waits for it. It may be called from any goroutine.
+func (w *world) createThree(runner *faults.Runner, durability databasev1.Durability) error {
 	db := &databasev1.Database{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: runner.Target.Name},
 		Spec: databasev1.DatabaseSpec{
 			Image: "postgres:15", DatabaseName: "mydb", Username: "admin", Storage: databasev1.Storage{Size: "1Gi"},
 			Replicas: 3, Durability: durability, DeletionPolicy: databasev1.DeletionPolicyDelete,
 		},
 	}
 	if err := w.Create(w.Context(), db); err != nil {
+		return err
+	}
+	return runner.Await(w.Context())
+}
+
+// threeReplicas creates a Database for faults and waits for it.
+func (w *world) threeReplicas(name string, durability databasev1.Durability) (*faults.Runner, error) {
+	runner, err := w.newRunner(name)
+	if err != nil {
 		return nil, err
 	}
-	runner := &faults.Runner{
-		Target: &faults.Target{
-			Client: w.Client, Namespace: w.namespace, Name: name,
-			Kubectl: func(_ context.Context, arguments ...string) (string, error) { return w.tryKubectl("", arguments...) },
-		},
-		Ledger: &faults.Ledger{}, Program: program, Application: "client",
-	}
-	return runner, runner.Await(w.Context())
+	return runner, w.createThree(runner, durability)
 }
 
 // TestFailover does each fault once to a Database with three replicas while an application writes: no acknowledged row is

@@ -24,6 +24,8 @@ const (
 	compareLimit = 2 * time.Minute
 	// settledFor is how long nothing must be missing: a status is late now and then.
 	settledFor = 3 * time.Second
+	// watchedFor is how long a Database is watched after a fault, even if nothing seems to come of it.
+	watchedFor = 15 * time.Second
 )
 
 // Runner does rounds on one Database.
@@ -118,10 +120,11 @@ func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed e
 	if err := harm.Heal(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("making %s good: %w", fault.Name, err)
 	}
-	if err := r.awaitAfter(ctx, writer, result.Injected); err != nil {
+	settled, err := r.awaitAfter(ctx, writer, result.Injected)
+	if err != nil {
 		return fmt.Errorf("after the fault: %w", err)
 	}
-	result.Recovery = (time.Since(result.Injected) - settledFor).Milliseconds()
+	result.Recovery = max(0, settled.Sub(result.Injected).Milliseconds())
 	now, err := r.Target.primary(ctx)
 	if err != nil {
 		return err
@@ -176,12 +179,13 @@ func checkStays(seen Sightings, result *Result) {
 
 // Await waits until the Database has settled.
 func (r *Runner) Await(ctx context.Context) error {
-	return r.await(ctx, func() error { return nil })
+	_, err := r.await(ctx, time.Now(), func() error { return nil })
+	return err
 }
 
-// awaitAfter waits until it has and rows are acknowledged again.
-func (r *Runner) awaitAfter(ctx context.Context, w *Writer, injected time.Time) error {
-	return r.await(ctx, func() error {
+// awaitAfter waits until it has and rows are acknowledged again, and returns since when that is so.
+func (r *Runner) awaitAfter(ctx context.Context, w *Writer, injected time.Time) (time.Time, error) {
+	return r.await(ctx, injected.Add(watchedFor), func() error {
 		acks := w.Acknowledged()
 		if last := acks[len(acks)-1].At; last.Before(injected) || time.Since(last) > settledFor {
 			return fmt.Errorf("the last row was acknowledged %.1f s ago", time.Since(last).Seconds())
@@ -190,10 +194,11 @@ func (r *Runner) awaitAfter(ctx context.Context, w *Writer, injected time.Time) 
 	})
 }
 
-func (r *Runner) await(ctx context.Context, also func() error) error {
+// await doesn't return before the time that is given.
+func (r *Runner) await(ctx context.Context, least time.Time, also func() error) (since time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, RecoveryLimit)
 	defer cancel()
-	since := time.Now()
+	since = time.Now()
 	var last error
 	for {
 		err := r.Target.Settled(ctx)
@@ -202,13 +207,13 @@ func (r *Runner) await(ctx context.Context, also func() error) error {
 		}
 		switch {
 		case ctx.Err() != nil && last != nil:
-			return fmt.Errorf("it isn't as it should be: %w", last)
+			return since, fmt.Errorf("it isn't as it should be: %w", last)
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return since, ctx.Err()
 		case err != nil:
 			since, last = time.Now(), err
-		case time.Since(since) > settledFor:
-			return nil
+		case time.Since(since) > settledFor && time.Now().After(least):
+			return since, nil
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
