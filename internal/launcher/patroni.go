@@ -22,6 +22,9 @@ const (
 	askInterval  = time.Second
 	askPatience  = 2 * time.Second
 	unansweredAt = 2
+	// More than maxRestarts within restartWindow end the container, where people and alerts see them.
+	maxRestarts   = 2
+	restartWindow = 10 * time.Minute
 )
 
 // process is Patroni's.
@@ -42,7 +45,7 @@ func (l *launch) startPatroni() (*process, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p := &process{pid: pid, started: time.Now(), hung: make(chan struct{}, 1), stop: stop}
-	go p.ask(ctx, "http://"+address(l.pod.IP, PortREST)+"/liveness")
+	go p.ask(ctx, l.liveness)
 	return p, nil
 }
 
@@ -76,7 +79,13 @@ func (p *process) ask(ctx context.Context, url string) {
 // mayRestart says whether Patroni can be started again beside a PostgreSQL that goes on: it takes a running one over. It
 // can't where something else of its own may go on, as a copy of the primary's data.
 func (l *launch) mayRestart(p *process) bool {
-	return time.Since(p.started) >= l.steady && postmasterRuns(l.settings.PGData)
+	recent := 0
+	for _, at := range l.restarts {
+		if time.Since(at) < restartWindow {
+			recent++
+		}
+	}
+	return recent < maxRestarts && time.Since(p.started) >= l.steady && postmasterRuns(l.settings.PGData)
 }
 
 // postmasterRuns reports that the process that PostgreSQL's lock file names is one.

@@ -3,13 +3,15 @@ package launcher
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -37,21 +39,24 @@ func postmaster(t *testing.T, l *launch) {
 // TestSuperviseStartsPatroniAgain where it was killed and PostgreSQL goes on; not where it ends too soon, and not where
 // there is no PostgreSQL.
 func TestSuperviseStartsPatroniAgain(t *testing.T) {
-	const twice = "echo x >>starts; [ $(wc -l <starts) = 3 ] && exit 7; sleep 0.3; kill -KILL $$"
+	const twice = "echo x >>starts; [ $(wc -l <starts) = 3 ] && rm $PGDATA/postmaster.pid && exit 7; sleep 0.3; kill -KILL $$"
+	const forEver = "echo x >>starts; sleep 0.3; kill -KILL $$"
 	for _, c := range []struct {
-		what           string
+		what, script   string
 		steady         time.Duration
 		postgres       bool
 		status, starts int
 	}{
-		{"it had run for long", 100 * time.Millisecond, true, 7, 3},
-		{"it ended too soon", time.Minute, true, 137, 1},
-		{"there is no PostgreSQL", 100 * time.Millisecond, false, 137, 1},
+		{"it had run for long", twice, 100 * time.Millisecond, true, 7, 3},
+		{"it ended too soon", twice, time.Minute, true, 137, 1},
+		{"there is no PostgreSQL", twice, 100 * time.Millisecond, false, 137, 1},
+		{"it ends again and again", forEver, 100 * time.Millisecond, true, 137, 1 + maxRestarts},
 	} {
-		l, dir := patroni(t, twice)
+		l, dir := patroni(t, "PGDATA=$(cat pgdata 2>/dev/null)\n"+c.script)
 		l.steady = c.steady
 		if c.postgres {
 			postmaster(t, l)
+			put(t, filepath.Join(dir, "pgdata"), l.settings.PGData)
 		}
 		var log bytes.Buffer
 		status, err := supervise(l, &log)
@@ -62,29 +67,52 @@ func TestSuperviseStartsPatroniAgain(t *testing.T) {
 	}
 }
 
-// TestSuperviseEndsAPatroniThatHangs: it answered once, and doesn't any more.
-func TestSuperviseEndsAPatroniThatHangs(t *testing.T) {
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", PortREST))
-	if err != nil {
-		t.Fatal(err)
-	}
+// hanging answers once and never again, as a Patroni that was stopped, or one that stops PostgreSQL.
+func hanging(t *testing.T) (url string) {
+	t.Helper()
 	hang := make(chan struct{})
 	var asked atomic.Int32
-	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { //nolint:gosec // of a test
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		if asked.Add(1) > 1 {
 			<-hang
 		}
-	})}
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() { close(hang); _ = server.Close() })
+	}))
+	t.Cleanup(func() { close(hang); server.Close() })
+	return server.URL
+}
+
+// TestSuperviseEndsAPatroniThatHangs: it answered once, and doesn't any more.
+func TestSuperviseEndsAPatroniThatHangs(t *testing.T) {
 	l, dir := patroni(t, "[ -e begun ] && exit 7; touch begun; exec sleep 600")
-	l.steady, l.pod.IP = 100*time.Millisecond, "127.0.0.1"
 	postmaster(t, l)
+	l.steady, l.liveness = 100*time.Millisecond, hanging(t)
+	l.python = put(t, l.python, "#!/bin/sh\ncd "+dir+"\n[ -e begun ] && rm "+l.settings.PGData+"/postmaster.pid && exit 7; touch begun; exec sleep 600")
 	var log bytes.Buffer
 	if status, err := supervise(l, &log); status != 7 || err != nil || !exists(filepath.Join(dir, "begun"))() {
 		t.Errorf("status %d, error %v, log: %s", status, err, &log)
 	}
 	if !strings.Contains(log.String(), "does not answer") {
 		t.Errorf("the log doesn't say why: %s", &log)
+	}
+}
+
+// TestSuperviseLetsPatroniStopInPeace: while it stops PostgreSQL it doesn't answer, for as long as that takes.
+func TestSuperviseLetsPatroniStopInPeace(t *testing.T) {
+	l, dir := patroni(t, "trap 'sleep 8; exit 3' TERM; touch begun; while :; do sleep 0.05; done")
+	postmaster(t, l)
+	l.steady, l.liveness = 100*time.Millisecond, hanging(t)
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		await(t, "the script", exists(filepath.Join(dir, "begun")))
+		time.Sleep(1500 * time.Millisecond) // it is asked once
+		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+	})
+	var log bytes.Buffer
+	status, err := supervise(l, &log)
+	wait.Wait()
+	if status != 3 || err != nil {
+		t.Errorf("status %d, error %v, log: %s", status, err, &log)
 	}
 }

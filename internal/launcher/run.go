@@ -33,6 +33,8 @@ type launch struct {
 	python      string
 	credentials Credentials
 	steady      time.Duration // steady, but in tests
+	liveness    string        // the URL where Patroni says that it lives
+	restarts    []time.Time   // when Patroni was started again
 }
 
 // ready checks everything, and only then writes.
@@ -61,6 +63,7 @@ func ready(ctx context.Context, settings Settings) (*launch, error) {
 		Name: settings.PodName, Namespace: settings.PodNamespace, IP: settings.PodIP,
 		PGData: settings.PGData, RunDir: settings.RunDir, User: user, Program: program, Image: image,
 	}}
+	l.liveness = "http://" + address(l.pod.IP, PortREST) + "/liveness"
 	if l.credentials, err = ReadCredentials(settings.CredentialsDir); err != nil {
 		return nil, err
 	}

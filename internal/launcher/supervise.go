@@ -30,7 +30,10 @@ func supervise(l *launch, log io.Writer) (int, error) {
 		select {
 		case received := <-signals:
 			if received != syscall.SIGCHLD {
-				stopping = stopping || received != syscall.SIGHUP
+				if received != syscall.SIGHUP {
+					stopping = true
+					patroni.stop() // a Patroni that stops doesn't answer either, while PostgreSQL ends in peace
+				}
 				hand(patroni.pid, received, log)
 				continue
 			}
@@ -42,11 +45,14 @@ func supervise(l *launch, log io.Writer) (int, error) {
 				return status, nil
 			}
 			say(log, "Patroni has ended with status %d: it is started again; PostgreSQL goes on", status)
+			l.restarts = append(l.restarts, time.Now())
 			if patroni, err = l.startPatroni(); err != nil {
 				return 1, err
 			}
 		case <-patroni.hung:
-			l.endHung(patroni, log)
+			if !stopping {
+				l.endHung(patroni, log)
+			}
 		case <-ticker.C:
 			changed, err := l.refresh()
 			if err != nil {
