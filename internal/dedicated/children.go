@@ -117,6 +117,7 @@ func disruption(db *databasev1.Database, o *observed) child {
 	return child{&policyv1.PodDisruptionBudget{}, policyv1ac.PodDisruptionBudget(db.Name, db.Namespace).WithSpec(
 		policyv1ac.PodDisruptionBudgetSpec().
 			WithMaxUnavailable(intstr.FromInt32(allowed)).
+			WithUnhealthyPodEvictionPolicy(policyv1.AlwaysAllow). // one that doesn't work helps nobody where it is
 			WithSelector(metav1ac.LabelSelector().WithMatchLabels(selectorLabels(db))))}
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/example/databases/internal/launcher"
 )
 
-// pods makes members "a-0", "a-1", ... from words: "primary", "standby", each also "old" (another template), "down" (not
-// ready), "silent" (ready, but not streaming), "pending" (needs a restart for a parameter) or "leaving".
+// pods makes members "a-0", "a-1", ... from words: "primary", "standby", each also "old" (another template), "down" (never
+// ready), "blinked" and "broken" (not ready any more), "silent" (ready, but not streaming), "pending" (needs a restart for a parameter) or "leaving".
 func pods(members ...string) *observed {
 	o := &observed{}
 	for i, words := range members {
@@ -29,7 +29,7 @@ func pods(members ...string) *observed {
 		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{roleLabel: roleReplica},
 			Annotations: map[string]string{restartAnnotation: "wanted"}}}
 		pod.Labels[appsv1.ControllerRevisionHashLabelKey] = "revision"
-		ready, streaming, pending := corev1.ConditionTrue, "streaming", false
+		ready, streaming, pending, since := corev1.ConditionTrue, "streaming", false, time.Time{}
 		for _, word := range strings.Fields(words) {
 			switch word {
 			case "primary":
@@ -40,6 +40,11 @@ func pods(members ...string) *observed {
 				pod.Labels[appsv1.ControllerRevisionHashLabelKey] = "another"
 			case "down":
 				ready, streaming = corev1.ConditionFalse, ""
+			case "blinked", "broken": // they worked, and don't for a moment or for long
+				ready, streaming, since = corev1.ConditionFalse, "", time.Now().Add(-5*time.Second)
+				if word == "broken" {
+					since = since.Add(-time.Hour)
+				}
 			case "silent":
 				streaming = ""
 			case "pending":
@@ -50,8 +55,8 @@ func pods(members ...string) *observed {
 			}
 		}
 		pod.Annotations["status"] = fmt.Sprintf(`{"state":"running","replication_state":%q,"pending_restart":%t}`, streaming, pending)
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
-		if ready == corev1.ConditionTrue {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(since)}}
+		if ready == corev1.ConditionTrue || !since.IsZero() {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: postgresContainer, Started: new(true)}}
 		}
 		o.pods = append(o.pods, pod)
@@ -60,6 +65,7 @@ func pods(members ...string) *observed {
 }
 
 func TestPlanRoll(t *testing.T) {
+	now := time.Now()
 	for _, c := range []struct {
 		what    string
 		members []string
@@ -69,7 +75,13 @@ func TestPlanRoll(t *testing.T) {
 	}{
 		{"nothing to do", []string{"primary", "standby"}, "", 0, ""},
 		{"a single primary", []string{"primary old"}, "a-0", 1, ""},
-		{"a single primary that is down", []string{"primary old down"}, "a-0", 1, ""},
+		{"a single primary that never came up", []string{"primary old down"}, "a-0", 1, ""},
+		{"a single primary that blinked", []string{"primary old blinked"}, "", 1, "a-0 is not ready"},
+		{"a single primary that is broken", []string{"primary old broken"}, "a-0", 1, ""},
+		{"the last one that works isn't given up for a wish that fails", []string{"primary old broken", "standby down"}, "", 1, "a-0 is not ready"},
+		{"nor while nobody leads", []string{"standby old blinked", "standby down"}, "", 1, "a-0 is not ready"},
+		{"a broken standby comes first", []string{"primary old", "standby old broken", "standby old"}, "a-1", 3, ""},
+		{"members that have to go, go first", []string{"primary old", "standby old", "standby extra"}, "", 2, "3 pods are there, and 2 are to be"},
 		{"a pod that never came up", []string{"old down"}, "a-0", 1, ""},
 		{"standbys before the primary", []string{"primary old", "standby old", "standby old"}, "a-2", 3, ""},
 		{"the primary last, once it is moved", []string{"primary old", "standby", "standby"}, "move", 1, ""},
@@ -79,13 +91,13 @@ func TestPlanRoll(t *testing.T) {
 		{"the one that is down comes first", []string{"primary old", "standby old", "standby old down"}, "a-2", 3, ""},
 		{"the primary waits while a standby is down", []string{"primary old", "standby down"}, "", 1, "a-1 is not ready"},
 		{"a parameter is no cause to delete a pod", []string{"primary pending", "standby"}, "", 0, ""},
-		{"a standby waits while another one is missing", []string{"primary old", "standby old", "missing"}, "", 2, "2 of 3 pods are there"},
-		{"the primary waits while its standbys are missing", []string{"primary old", "missing", "missing"}, "", 1, "1 of 3 pods are there"},
+		{"a standby waits while another one is missing", []string{"primary old", "standby old", "missing"}, "", 2, "2 pods are there, and 3 are to be"},
+		{"the primary waits while its standbys are missing", []string{"primary old", "missing", "missing"}, "", 1, "1 pods are there, and 3 are to be"},
 		{"a primary that doesn't serve, when no standby is left to restart", []string{"primary old down", "standby down"}, "a-0", 1, ""},
 		{"one that never started, for any other template", []string{"primary", "older down"}, "a-1", 1, ""},
 		{"one that started stays for another template", []string{"primary", "older"}, "", 0, ""},
 	} {
-		step := planRoll(pods(c.members...), "wanted", "revision", len(c.members))
+		step := planRoll(pods(c.members...), "wanted", "revision", len(c.members)-strings.Count(strings.Join(c.members, " "), "extra"), now)
 		got := ""
 		if step.pod != nil {
 			got = step.pod.Name

@@ -3,6 +3,7 @@ package dedicated
 import (
 	"context"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,19 +19,32 @@ import (
 	"github.com/example/databases/internal/reconciling"
 )
 
-// finalize waits for those who use the server, stops it, carries out the deletionPolicy, then lets the Database go: Kubernetes' garbage collector
-// deletes what else it owns. The pods go first, in peace: Patroni needs its store and its rights to the end, and the
+// finalize waits for those who use the server, stops it, carries out the deletionPolicy, then lets the Database go:
+// Kubernetes' garbage collector deletes what else it owns. Once the stop has begun it goes on, whoever comes. The pods go first, in peace: Patroni needs its store and its rights to the end, and the
 // StatefulSet would make claims again that are deleted before it.
 func (r *Reconciler) finalize(ctx context.Context, stored *unstructured.Unstructured, db *databasev1.Database) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(db, databasev1.Finalizer) {
 		return reconcile.Result{}, nil
 	}
-	users, err := r.users(ctx, db)
-	switch {
-	case err != nil:
+	runs, err := r.serverRuns(ctx, db)
+	if err != nil {
 		return reconcile.Result{}, err
-	case len(users) > 0:
-		return r.awaitUsers(ctx, stored, db, users)
+	}
+	if runs {
+		users, err := r.users(ctx, db)
+		switch {
+		case err != nil:
+			return reconcile.Result{}, err
+		case len(users) > 0:
+			return r.awaitUsers(ctx, stored, db, users)
+		}
+		o, err := r.observe(ctx, db)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if err := r.markPrimary(ctx, o, time.Now()); err != nil { // who led while the Database was paused, say
+			return reconciling.RetryConflict(err)
+		}
 	}
 	stopped, err := r.stopServer(ctx, db)
 	switch {
@@ -51,6 +65,13 @@ func (r *Reconciler) finalize(ctx context.Context, stored *unstructured.Unstruct
 	r.forget(db.UID)
 	r.Telemetry.Forget(db.UID)
 	return reconciling.RetryConflict(r.patchFinalizers(ctx, stored, controllerutil.RemoveFinalizer))
+}
+
+// serverRuns reports that nobody has begun to stop the server.
+func (r *Reconciler) serverRuns(ctx context.Context, db *databasev1.Database) (bool, error) {
+	set := &appsv1.StatefulSet{}
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(db), set)
+	return err == nil && set.DeletionTimestamp == nil && owner(db).Owns(set), client.IgnoreNotFound(err)
 }
 
 // stopServer deletes the StatefulSet and reports whether its pods have ended.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +20,7 @@ import (
 // applyObjects brings every object but the login's Secret and the claims to the wish. What stands in the way of one
 // keeps no other from its wish; only the StatefulSet waits until all it needs is there.
 func (r *Reconciler) applyObjects(ctx context.Context, db *databasev1.Database, o *observed, image string, superuser *corev1.Secret, f *findings) error {
-	config, err := store(db, o, o.parameters(db))
+	config, err := store(db, o, o.parameters(db, time.Now()))
 	if err != nil {
 		return err
 	}
@@ -89,18 +90,15 @@ func (r *Reconciler) scale(ctx context.Context, db *databasev1.Database, o *obse
 		return o.stay(want)
 	}
 	have := *o.set.Spec.Replicas
-	if o.leader != "" && ordinal(o.leader) < int(want) {
+	leader := o.primary()
+	switch {
+	case leader != nil && ordinal(leader.Name) < int(want):
 		return o.stay(want)
+	case leader == nil: // whoever is to be the next one may be one of those that go
+		return members{0, have}, &problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("The replicas become %d once there is a primary.", want)}
 	}
-	moving := &problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("The primary is moved before the replicas become %d.", want)}
-	leader, candidate := o.primary(), o.candidate(int(want), o.synchronous(db))
-	if leader == nil || candidate == nil {
-		moving.message = fmt.Sprintf("The replicas become %d once one of those that stay can be the primary.", want)
-		return members{0, have}, moving
-	}
-	r.Telemetry.Planned(db.UID)
-	moving.err = r.switchover(ctx, leader, candidate.Name, superuser)
-	return members{0, have}, moving
+	return members{0, have}, r.movePrimary(ctx, db, o, superuser, int(want),
+		&problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("The replicas become %d.", want)})
 }
 
 // stay keeps a primary that came up alone on a volume above the wished ones until there is a place for it, and says of
@@ -132,12 +130,32 @@ func start(set *appsv1.StatefulSet) int32 {
 
 // lastPrimary is the ordinal of the volume that a primary wrote last.
 func (o *observed) lastPrimary() int {
-	for _, claim := range o.claims {
-		if claim.Annotations[primaryAnnotation] == "true" {
-			return ordinal(claim.Name)
-		}
+	if latest := o.latest(); latest != nil {
+		return ordinal(latest.Name)
 	}
 	return 0
+}
+
+// latest is the claim that was noted last as the primary's; nil for none.
+func (o *observed) latest() *corev1.PersistentVolumeClaim {
+	var latest *corev1.PersistentVolumeClaim
+	for i := range o.claims {
+		claim := &o.claims[i]
+		if at := notedAt(claim); at != "" && (latest == nil || at > notedAt(latest)) {
+			latest = claim
+		}
+	}
+	return latest
+}
+
+// notedAt is when a claim was noted as the primary's; empty where it never was. What a person wrote there, as after a
+// restore, is older than any time.
+func notedAt(claim *corev1.PersistentVolumeClaim) string {
+	at := claim.Annotations[primaryAnnotation]
+	if _, err := time.Parse(primaryTime, at); err != nil && at != "" {
+		return "0"
+	}
+	return at
 }
 
 // candidate is a standby below the ordinal that could be the primary; nil for none. With synchronous it is one that has
@@ -152,30 +170,29 @@ func (o *observed) candidate(below int, synchronous bool) *corev1.Pod {
 	return nil
 }
 
-// markPrimary notes on the claims whose data is the latest, for a Database that takes them over.
-func (r *Reconciler) markPrimary(ctx context.Context, o *observed) error {
+// markPrimary notes on its claim since when a pod is the primary, for a Database that takes the volumes over. Earlier notes
+// stay: there is no moment without one.
+func (r *Reconciler) markPrimary(ctx context.Context, o *observed, now time.Time) error {
 	primary := o.primary()
 	if primary == nil {
 		return nil
 	}
-	for i := range o.claims {
-		claim := o.claims[i].DeepCopy()
-		leads := ordinal(claim.Name) == ordinal(primary.Name)
-		if leads == (claim.Annotations[primaryAnnotation] == "true") || claim.DeletionTimestamp != nil {
-			continue
-		}
-		if leads {
-			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, primaryAnnotation, "true")
-		} else {
-			delete(claim.Annotations, primaryAnnotation)
-		}
-		err := r.Client.Patch(ctx, claim, client.MergeFrom(&o.claims[i]), client.FieldOwner(r.FieldManager))
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("noting the primary on the claim %q: %w", claim.Name, err)
-		}
+	before := o.claimOf(primary)
+	if before == nil || before == o.latest() || before.DeletionTimestamp != nil {
+		return nil
+	}
+	claim := before.DeepCopy()
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, primaryAnnotation, now.UTC().Format(primaryTime))
+	err := r.Client.Patch(ctx, claim, client.MergeFrom(before), client.FieldOwner(r.FieldManager))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("noting the primary on the claim %q: %w", claim.Name, err)
 	}
 	return nil
 }
 
-// primaryAnnotation marks the claim whose data is the latest.
-const primaryAnnotation = "database.example.com/primary"
+const (
+	// primaryAnnotation has, on a claim, since when its pod was the primary; the one with the latest has the latest data.
+	primaryAnnotation = "database.example.com/primary"
+	// primaryTime has as many digits always, so that texts compare as times do.
+	primaryTime = "2006-01-02T15:04:05.000000Z"
+)

@@ -35,15 +35,15 @@ func accepted(db *databasev1.Database, o *observed) map[string]string {
 }
 
 // parameters are those to be in the members' shared configuration now. While there is a primary, and before there was
-// one, only those that PostgreSQL is known to take. Where it was there and doesn't come up, the spec's as they are: a
-// wrong one may be why, and nobody can be asked.
-func (o *observed) parameters(db *databasev1.Database) map[string]string {
+// one, only those that PostgreSQL is known to take. Where it was there and doesn't come up for long, the spec's as they
+// are: a wrong one may be why, and nobody can be asked.
+func (o *observed) parameters(db *databasev1.Database, now time.Time) map[string]string {
 	if o.primary() != nil || db.Status.SecretVersion == "" || len(o.pods) == 0 {
 		return accepted(db, o)
 	}
 	for i := range o.pods {
-		if o.pods[i].DeletionTimestamp != nil || !everStarted(&o.pods[i]) {
-			return accepted(db, o) // it is only being restarted
+		if o.pods[i].DeletionTimestamp != nil || !everStarted(&o.pods[i]) || !isBroken(&o.pods[i], now) {
+			return accepted(db, o) // it is only being restarted, or another one is about to be the primary
 		}
 	}
 	return wantedParameters(db)
@@ -73,6 +73,11 @@ func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database,
 	if err != nil {
 		return serverProblem(err)
 	}
+	for _, name := range []string{"wal_sender_timeout", "wal_receiver_timeout"} {
+		if n, err := strconv.Atoi(strings.TrimRight(wanted[name], "usminhd ")); err == nil && n == 0 {
+			faults[name] = "must not be 0: a standby that vanished would hold every write up"
+		}
+	}
 	for name, least := range patroniLeast {
 		if n, err := strconv.Atoi(wanted[name]); err == nil && n < least && faults[name] == "" {
 			faults[name] = fmt.Sprintf("must be %d or more: Patroni takes nothing less", least)
@@ -88,7 +93,7 @@ func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database,
 	}
 	children, err := store(db, o, wanted)
 	if err == nil {
-		r.configured.set(db.UID, time.Now())
+		r.configured.begin(db.UID)
 		err = r.applyChildren(ctx, db, children)
 	}
 	switch {
@@ -105,13 +110,15 @@ func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database,
 // awaitParameters waits until each member has looked at the store since parameters were written there, and had a loop
 // of Patroni's time to set them: only then it says which need a restart.
 func (r *Reconciler) awaitParameters(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret) *problem {
-	since, waiting := r.configured.get(db.UID)
-	if !waiting {
+	if !r.configured.waiting(db.UID) {
 		return nil
 	}
 	for i := range o.pods {
+		if !isPodReady(&o.pods[i]) {
+			continue // it takes them when it starts
+		}
 		now, err := r.memberNow(ctx, &o.pods[i], superuser)
-		if err != nil || now.LastSeen < since.Add(patroniLoopWait*time.Second).Unix() {
+		if err != nil || r.configured.since(db.UID, o.pods[i].UID, now.LastSeen) < patroniLoopWait {
 			return &problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("Parameters are being set; %s is to take them.", o.pods[i].Name)}
 		}
 	}

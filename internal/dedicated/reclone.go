@@ -2,6 +2,7 @@ package dedicated
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -50,12 +51,12 @@ func (s *idleSince) update(db types.UID, idle []types.UID, now time.Time) map[ty
 	return after
 }
 
-// isIdle reports that a standby could do its work and doesn't: its container runs, and it neither copies the primary's
-// data nor streams.
+// isIdle reports that a standby could do its work and doesn't: its container runs, or did and ends again and again, and it
+// neither copies the primary's data nor streams.
 func (o *observed) isIdle(pod *corev1.Pod) bool {
-	m := memberOf(pod)
-	return pod.Name != o.leader && pod.DeletionTimestamp == nil && isRunning(pod) && !o.isServing(pod) &&
-		m.State != "" && m.State != "creating replica"
+	state := memberOf(pod).State
+	return pod.Name != o.leader && pod.DeletionTimestamp == nil && !o.isServing(pod) && state != "creating replica" &&
+		(isRunning(pod) && state != "" || everStarted(pod))
 }
 
 // recloneStuck lets a standby be cloned anew that hasn't come to stream for long: its data may be broken, or the
@@ -72,34 +73,44 @@ func (r *Reconciler) recloneStuck(ctx context.Context, db *databasev1.Database, 
 	for i := range o.pods {
 		pod := &o.pods[i]
 		began, isIdle := since[pod.UID]
-		if !isIdle || now.Sub(began) < r.stuckAfter() {
-			continue
-		}
 		claim := o.claimOf(pod)
-		if claim == nil {
+		if !isIdle || claim == nil || now.Sub(began) < r.stuckAfter() {
 			continue
 		}
 		if last, err := time.Parse(time.RFC3339, claim.Annotations[recloneAnnotation]); err == nil && now.Sub(last) < recloneInterval {
-			return &problem{reason: databasev1.ReasonReplicaStuck, message: fmt.Sprintf(
-				"%s does not stream, although it was cloned anew at %s: see kubectl logs %s -c %s. To begin it from nothing, delete its claim %s and then the pod.",
-				pod.Name, last.UTC().Format(time.RFC3339), pod.Name, postgresContainer, claim.Name)}
+			return stuck(pod, claim, "although it was cloned anew at "+last.UTC().Format(time.RFC3339))
+		}
+		if _, err := r.memberNow(ctx, pod, superuser); err != nil { // on a lost node, say
+			return stuck(pod, claim, "and Patroni in it doesn't answer")
 		}
 		return r.reclone(ctx, db, pod, claim, superuser, now)
 	}
 	return nil
 }
 
-// reclone writes down first that it was done, so that a program that ends in between doesn't do it again and again.
+// stuck says what a person can do about a standby.
+func stuck(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, how string) *problem {
+	return &problem{reason: databasev1.ReasonReplicaStuck, message: fmt.Sprintf(
+		"%s does not stream, %s: see kubectl describe pod %s and kubectl logs %s -c %s. If its data is broken, delete its claim %s and then the pod, and it begins from nothing.",
+		pod.Name, how, pod.Name, pod.Name, postgresContainer, claim.Name)}
+}
+
+// reclone writes down first that it is done, so that a program that ends in between doesn't do it again and again.
 func (r *Reconciler) reclone(ctx context.Context, db *databasev1.Database, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, superuser *corev1.Secret, now time.Time) *problem {
 	noted := claim.DeepCopy()
 	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, recloneAnnotation, now.UTC().Format(time.RFC3339))
 	if err := r.Client.Patch(ctx, noted, client.MergeFrom(claim), client.FieldOwner(r.FieldManager)); err != nil {
 		return childProblem(fmt.Errorf("noting on the claim %q that it is filled anew: %w", claim.Name, err))
 	}
+	p := &problem{reason: databasev1.ReasonRollingOut, message: pod.Name + " is cloned anew."}
+	if err := r.reinitialize(ctx, pod, superuser); err != nil {
+		refused := noted.DeepCopy()
+		delete(refused.Annotations, recloneAnnotation)
+		return p.because(errors.Join(err, r.Client.Patch(ctx, refused, client.MergeFrom(noted), client.FieldOwner(r.FieldManager))))
+	}
 	r.Recorder.Eventf(db, pod, corev1.EventTypeWarning, databasev1.ReasonRecloning, "Reclone",
 		"The standby %s has not come to stream for %s: its data is thrown away and copied from the primary.", pod.Name, r.stuckAfter())
-	p := &problem{reason: databasev1.ReasonRollingOut, message: pod.Name + " is cloned anew."}
-	return p.because(r.reinitialize(ctx, pod, superuser))
+	return p
 }
 
 func (r *Reconciler) stuckAfter() time.Duration {

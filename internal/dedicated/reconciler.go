@@ -71,7 +71,7 @@ type Reconciler struct {
 	// idle are standbys that don't stream, waiting members that wait for another one's data.
 	idle, waiting idleSince
 	// configured is when parameters were written that not all members have looked at yet.
-	configured times
+	configured looks
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -218,7 +218,7 @@ func (r *Reconciler) bring(ctx context.Context, db *databasev1.Database, o *obse
 	}
 	f.add(r.change(ctx, db, o, superuser, wanted))
 	f.add(r.recloneStuck(ctx, db, o, superuser, time.Now()))
-	f.addError(r.markPrimary(ctx, o))
+	f.addError(r.markPrimary(ctx, o, time.Now()))
 	return f
 }
 

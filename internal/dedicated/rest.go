@@ -19,6 +19,9 @@ import (
 // restTimeout is for one request; a switchover takes some seconds.
 const restTimeout = 20 * time.Second
 
+// lookTimeout is for a question, which a member that lives answers at once.
+const lookTimeout = 3 * time.Second
+
 // refusedError is Patroni's own answer that it doesn't do what it was asked for.
 type refusedError struct{ message string }
 
@@ -41,6 +44,8 @@ func (r *Reconciler) reinitialize(ctx context.Context, pod *corev1.Pod, superuse
 
 // memberNow is what the member says of itself.
 func (r *Reconciler) memberNow(ctx context.Context, pod *corev1.Pod, superuser *corev1.Secret) (member, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	var m member
 	answer, err := r.call(ctx, pod, superuser, http.MethodGet, "patroni", nil)
 	if err == nil {

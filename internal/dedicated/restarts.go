@@ -7,57 +7,73 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// times remembers a time for each Database, in memory.
-type times struct {
+// looks remembers of each Database whose configuration was changed when its members had looked at it before, by their own
+// clocks. It is kept in memory.
+type looks struct {
 	mu  sync.Mutex
-	all map[types.UID]time.Time
+	all map[types.UID]map[types.UID]int64
 }
 
-func (t *times) set(uid types.UID, at time.Time) {
+// begin says that the configuration was changed.
+func (t *looks) begin(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.all == nil {
-		t.all = map[types.UID]time.Time{}
+		t.all = map[types.UID]map[types.UID]int64{}
 	}
-	t.all[uid] = at
+	t.all[uid] = map[types.UID]int64{}
 }
 
-func (t *times) get(uid types.UID) (time.Time, bool) {
+// waiting reports that members may not have seen the change.
+func (t *looks) waiting(uid types.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at, known := t.all[uid]
-	return at, known
+	_, waiting := t.all[uid]
+	return waiting
 }
 
-func (t *times) forget(uid types.UID) {
+// since is how many seconds of its own clock have passed between the first time that a member was asked and this one,
+// when it says now.
+func (t *looks) since(uid, pod types.UID, now int64) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	first, known := t.all[uid][pod]
+	if !known && t.all[uid] != nil {
+		t.all[uid][pod], first = now, now
+	}
+	return now - first
+}
+
+func (t *looks) forget(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.all, uid)
 }
 
-// restarts remembers which members were asked to restart, by Database. It is kept in memory: after a restart of this
-// program each is asked at most once more.
+// restarts remembers which members were asked to restart, by Database, and until when each isn't asked again; a zero
+// time is for ever. It is kept in memory: after a restart of this program each is asked at most once more.
 type restarts struct {
 	mu  sync.Mutex
-	all map[types.UID]map[string]bool
+	all map[types.UID]map[string]time.Time
 }
 
 func (r *restarts) asked(uid types.UID, key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.all[uid][key]
+	until, known := r.all[uid][key]
+	return known && (until.IsZero() || time.Now().Before(until))
 }
 
-func (r *restarts) ask(uid types.UID, key string) {
+func (r *restarts) ask(uid types.UID, key string, until time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all == nil {
-		r.all = map[types.UID]map[string]bool{}
+		r.all = map[types.UID]map[string]time.Time{}
 	}
 	if r.all[uid] == nil || len(r.all[uid]) > 100 {
-		r.all[uid] = map[string]bool{}
+		r.all[uid] = map[string]time.Time{}
 	}
-	r.all[uid][key] = true
+	r.all[uid][key] = until
 }
 
 // forget drops what is remembered of a Database that is gone.

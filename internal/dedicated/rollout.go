@@ -28,12 +28,15 @@ type roll struct {
 	held string
 }
 
-// planRoll takes pods that don't serve first, then standbys, one at a time and each only while all replicas are there
-// and serve; the primary is the last, and where there are standbys it is moved first. It is a pure function.
-func planRoll(o *observed, wanted, revision string, replicas int) roll {
-	var idle, standby, primary *corev1.Pod
+// planRoll takes pods that don't work first, then standbys, one at a time and each only while all replicas are there
+// and serve; the primary is the last, and where there are standbys it is moved first. A pod that worked doesn't count as
+// one that doesn't because it was silent for a moment; and where one that is as the spec wishes doesn't work, the wish
+// may be why, and no other one that ever worked is given up for it. It is a pure function.
+func planRoll(o *observed, wanted, revision string, replicas int, now time.Time) roll {
+	var broken, standby, primary *corev1.Pod
 	reasons := map[string]string{}
 	r := roll{held: o.unhealthy(replicas)}
+	wishFails := false
 	for i := range o.pods {
 		p := &o.pods[i]
 		if p.DeletionTimestamp != nil {
@@ -41,15 +44,16 @@ func planRoll(o *observed, wanted, revision string, replicas int) roll {
 		}
 		reason := outdated(p, wanted, revision)
 		if reason == "" {
+			wishFails = wishFails || !o.isServing(p)
 			continue
 		}
 		r.left++
 		reasons[p.Name] = reason
 		switch {
+		case !everStarted(p), isBroken(p, now):
+			broken = p
 		case p.Name == o.leader:
 			primary = p
-		case !o.isServing(p):
-			idle = p
 		default:
 			standby = p
 		}
@@ -58,14 +62,14 @@ func planRoll(o *observed, wanted, revision string, replicas int) roll {
 	switch {
 	case slices.ContainsFunc(o.pods, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }):
 		return r // one at a time
-	case idle != nil && o.bootstrapping && isRunning(idle):
+	case len(o.pods) > replicas:
+		return r // others go first
+	case broken != nil && o.bootstrapping && isRunning(broken):
 		return r // what it makes would be left half made
-	case idle != nil:
-		r.pod = idle
+	case broken != nil && (!everStarted(broken) || !wishFails):
+		r.pod = broken
 	case standby != nil && healthy:
 		r.pod = standby
-	case primary != nil && standby == nil && !o.isServing(primary):
-		r.pod = primary // there is nothing to hand over
 	case primary != nil && standby == nil && healthy:
 		r.pod, r.move = primary, replicas > 1
 	default:
@@ -73,6 +77,16 @@ func planRoll(o *observed, wanted, revision string, replicas int) roll {
 	}
 	r.held, r.why = "", reasons[r.pod.Name]
 	return r
+}
+
+// brokenAfter is how long a pod that worked must have been not ready to count as broken.
+const brokenAfter = time.Minute
+
+// isBroken reports that a pod hasn't been ready for long.
+func isBroken(pod *corev1.Pod, now time.Time) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) > brokenAfter
+	})
 }
 
 // unhealthy names the member that isn't as it should be; empty where all serve.
@@ -87,8 +101,8 @@ func (o *observed) unhealthy(replicas int) string {
 			return p.Name + " does not stream"
 		}
 	}
-	if len(o.pods) < replicas {
-		return fmt.Sprintf("%d of %d pods are there", len(o.pods), replicas)
+	if len(o.pods) != replicas {
+		return fmt.Sprintf("%d pods are there, and %d are to be", len(o.pods), replicas)
 	}
 	return ""
 }
@@ -132,23 +146,23 @@ func (r *Reconciler) rollOut(ctx context.Context, db *databasev1.Database, o *ob
 		return nil
 	}
 	replicas := int(*o.set.Spec.Replicas)
-	step := planRoll(o, wanted, o.set.Status.UpdateRevision, replicas)
+	step := planRoll(o, wanted, o.set.Status.UpdateRevision, replicas, time.Now())
 	switch {
 	case step.left == 0:
 		return nil
 	case o.set.Status.ObservedGeneration != o.set.Generation || o.set.Spec.Template.Annotations[restartAnnotation] != wanted:
 		// A pod that is deleted now could come back by the old template.
-		return rolling(replicas-step.left, replicas, "the StatefulSet is told")
+		return rolling(len(o.pods)-step.left, len(o.pods), "the StatefulSet is told")
 	case step.pod == nil:
-		return rolling(replicas-step.left, replicas, step.held)
+		return rolling(len(o.pods)-step.left, len(o.pods), step.held)
 	}
 	if len(o.pods) > 1 && o.isServing(step.pod) {
 		if held, err := r.lagging(ctx, o, superuser, step.pod); held != "" || err != nil {
-			return rolling(replicas-step.left, replicas, held).because(err)
+			return rolling(len(o.pods)-step.left, len(o.pods), held).because(err)
 		}
 	}
 	if step.move {
-		return r.movePrimary(ctx, db, o, superuser, rolling(replicas-step.left, replicas, ""))
+		return r.movePrimary(ctx, db, o, superuser, maxReplicas, rolling(len(o.pods)-step.left, len(o.pods), ""))
 	}
 	if step.pod.Name == o.leader {
 		limited, cancel := context.WithTimeout(ctx, checkpointLimit)
@@ -156,7 +170,7 @@ func (r *Reconciler) rollOut(ctx context.Context, db *databasev1.Database, o *ob
 		cancel()
 		r.Telemetry.Planned(db.UID)
 	}
-	doing := rolling(replicas-step.left, replicas, step.pod.Name+" is restarted")
+	doing := rolling(len(o.pods)-step.left, len(o.pods), step.pod.Name+" is restarted")
 	if err := r.Client.Delete(ctx, step.pod, client.Preconditions{UID: &step.pod.UID}); client.IgnoreNotFound(err) != nil {
 		return doing.because(fmt.Errorf("deleting the pod %q: %w", step.pod.Name, err))
 	}
@@ -206,13 +220,13 @@ func (r *Reconciler) lagging(ctx context.Context, o *observed, superuser *corev1
 	return "", nil
 }
 
-// movePrimary lets a standby that has every acknowledged write be the primary, so that the present one can be
-// restarted as a standby. p is what is said of the rolling change.
-func (r *Reconciler) movePrimary(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret, p *problem) *problem {
-	leader, candidate := o.primary(), o.candidate(maxReplicas, o.synchronous(db))
+// movePrimary lets a standby below the ordinal that has every acknowledged write be the primary, so that the present one
+// can be restarted as a standby, or go. p is what is said of the change.
+func (r *Reconciler) movePrimary(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret, below int, p *problem) *problem {
+	leader, candidate := o.primary(), o.candidate(below, o.synchronous(db))
 	done := strings.TrimSuffix(p.message, ".")
 	if leader == nil || candidate == nil {
-		p.message = done + "; no standby has every acknowledged write, so that it could be the primary."
+		p.message = done + "; no standby that stays has every acknowledged write, so that it could be the primary."
 		return p
 	}
 	limited, cancel := context.WithTimeout(ctx, checkpointLimit)
@@ -250,7 +264,7 @@ func (r *Reconciler) restartInPlace(ctx context.Context, db *databasev1.Database
 		// A primary that becomes a standby is restarted by that, and the standby has the new value already. Where a value
 		// goes down the standbys wait for the primary: then left is more than one.
 		if held := r.stillPending(ctx, o, superuser); !held {
-			return r.movePrimary(ctx, db, o, superuser, rolling(len(o.pods)-left, len(o.pods), ""))
+			return r.movePrimary(ctx, db, o, superuser, maxReplicas, rolling(len(o.pods)-left, len(o.pods), ""))
 		}
 	}
 	p = rolling(len(o.pods)-left, len(o.pods), "PostgreSQL in "+pod.Name+" is restarted for a parameter")
@@ -260,11 +274,21 @@ func (r *Reconciler) restartInPlace(ctx context.Context, db *databasev1.Database
 	}
 	err := r.restartPostgres(ctx, pod, superuser)
 	var refused *refusedError
-	if err == nil || errors.As(err, &refused) { // otherwise it wasn't heard
-		r.restarts.ask(db.UID, restartKey(o, pod))
+	switch {
+	case err != nil && !errors.As(err, &refused): // it wasn't heard
+	case err != nil:
+		r.restarts.ask(db.UID, restartKey(o, pod), time.Now().Add(refusedPause))
+	case pod.Name == o.leader:
+		r.restarts.forget(db.UID) // standbys that waited for it are asked anew
+		fallthrough
+	default:
+		r.restarts.ask(db.UID, restartKey(o, pod), time.Time{})
 	}
 	return p.because(err)
 }
+
+// refusedPause is after which a member that refused to restart is asked again.
+const refusedPause = time.Minute
 
 // stillPending reports that a standby, as it says itself, has a parameter to be set at a start: what the pods'
 // annotations say may be a loop of Patroni old. One that doesn't answer is taken for such.

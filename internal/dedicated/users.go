@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,8 +30,13 @@ func (r *Reconciler) users(ctx context.Context, db *databasev1.Database) ([]stri
 	if err := r.Client.List(ctx, &all, client.InNamespace(db.Namespace)); err != nil {
 		return nil, err
 	}
-	pod, _, err := r.reach(ctx, db)
-	return usersOf(all.Items, db.Name, pod != nil), err
+	o, err := r.observe(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	// While one is ready there is a primary, or there will be one.
+	answers := slices.ContainsFunc(o.pods, func(p corev1.Pod) bool { return isPodReady(&p) })
+	return usersOf(all.Items, db.Name, answers), nil
 }
 
 func usersOf(all []v1alpha1.Database, server string, answers bool) []string {
@@ -57,16 +63,21 @@ func inUseMessage(users []string) string {
 		"where one is being deleted and can't be dropped, set its spec.deletionPolicy to Retain.", named)
 }
 
-// awaitUsers says who keeps the server from being deleted. Nothing is made for it any more, but its pods, and Patroni in
-// them, go on, and the primary's label is kept right, by which the Service finds it.
+// awaitUsers says who keeps the server from being deleted. Nothing of the spec is carried out any more, but its pods, and
+// Patroni in them, go on, what may be evicted is kept right, and which volume has the latest data is noted.
 func (r *Reconciler) awaitUsers(ctx context.Context, stored *unstructured.Unstructured, db *databasev1.Database, users []string) (reconcile.Result, error) {
 	before := db.DeepCopy()
 	o, err := r.observe(ctx, db)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := r.correctRoles(ctx, db, o); err != nil {
+	if err := r.markPrimary(ctx, o, time.Now()); err != nil { // for whoever takes the volumes over
 		return reconciling.RetryConflict(err)
+	}
+	if db.Spec.Replicas > 1 { // what may be evicted changes with the standbys
+		if err := r.applyChild(ctx, db, disruption(db, o)); err != nil {
+			return reconciling.RetryConflict(err)
+		}
 	}
 	conclude(db, o, &findings{
 		ready:  &problem{reason: databasev1.ReasonInUse, message: inUseMessage(users)},

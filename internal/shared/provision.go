@@ -32,6 +32,9 @@ func (r *Reconciler) provision(ctx context.Context, db *v1alpha1.Database) *fail
 	if err != nil {
 		return fail(v1alpha1.ReasonSecretApplyFailed, err, "What the Secret is to hold could not be read: check POSTGRES_CA_FILE.")
 	}
+	if failed := r.refuseLeaving(ctx, db, t); failed != nil {
+		return failed
+	}
 	if err := postgres.RefuseName(db.Spec.Name); err != nil { // a stored name may be older than the rule
 		return serverFailure(err)
 	}

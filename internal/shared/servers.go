@@ -62,6 +62,20 @@ func (r *Reconciler) target(ctx context.Context, db *v1alpha1.Database) (target,
 	return t, nil
 }
 
+// refuseLeaving lets nothing new be made on a server that is being deleted; what lives there is looked after to its end.
+func (r *Reconciler) refuseLeaving(ctx context.Context, db *v1alpha1.Database, t target) *failure {
+	if t.server == "" || db.Status.SecretVersion != "" {
+		return nil
+	}
+	server := newServer()
+	err := r.Client.Get(ctx, serverOf(db), server)
+	if err == nil && server.GetDeletionTimestamp() != nil {
+		return fail(v1alpha1.ReasonServerNotFound, errors.New("the server is being deleted"), fmt.Sprintf(
+			"The dedicated Database %q, which spec.serverRef names, is being deleted: nothing new is made on it.", t.server))
+	}
+	return nil
+}
+
 // failure says what an error of the server means for the Database; nil where there is none. A dedicated server's
 // Databases don't wait for a breaker: the server's own condition changes when it is back, which wakes them.
 func (t target) failure(err error) *failure {
