@@ -28,8 +28,9 @@ func (w *world) nodeOf(pod string) string {
 
 // pair is a Database with two members on two nodes.
 type pair struct {
-	runner                            *faults.Runner
-	primary, primaryNode, standbyNode string
+	runner                   *faults.Runner
+	primary, standby         string
+	primaryNode, standbyNode string
 }
 
 // newPair makes one. The application that writes is on the standby's node, so that it outlives the primary's.
@@ -40,12 +41,11 @@ func (w *world) newPair(name string) *pair {
 		w.Fatal(err)
 	}
 	w.create(name, sized("400Mi"), replicas(2))
-	p := &pair{runner: runner, primary: w.settled(name).Status.Primary}
-	standby := name + "-0"
-	if p.primary == standby {
-		standby = name + "-1"
+	p := &pair{runner: runner, primary: w.settled(name).Status.Primary, standby: name + "-0"}
+	if p.primary == p.standby {
+		p.standby = name + "-1"
 	}
-	p.primaryNode, p.standbyNode = w.nodeOf(p.primary), w.nodeOf(standby)
+	p.primaryNode, p.standbyNode = w.nodeOf(p.primary), w.nodeOf(p.standby)
 	if p.primaryNode == p.standbyNode {
 		w.Fatalf("both members are on %s", p.primaryNode)
 	}
@@ -161,4 +161,46 @@ func TestNodeLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 	}, join)
+}
+
+// TestWorstState: the primary went on alone and is then lost. The standby that comes back doesn't lead by itself, as it lacks
+// what was acknowledged meanwhile; a person can force it, as docs/failover.md says.
+func TestWorstState(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	p := w.newPair("worst")
+	patroni := func(arguments ...string) string {
+		return w.kubectl(append([]string{"exec", p.standby, "-c", "postgres", "--", "/patroni/databases-patroni", "ctl"}, arguments...)...)
+	}
+	w.sql("worst", "CREATE TABLE t (i int);", "INSERT INTO t VALUES (1);")
+	w.cordoned(func() {
+		w.kubectl("delete", "pod", p.standby)
+		w.eventually("the primary goes on alone", func() bool {
+			_, err := w.trySQL("worst", "SET statement_timeout = '2s';", "INSERT INTO t VALUES (2);")
+			var store corev1.ConfigMap
+			w.get("worst-sync", &store)
+			return err == nil && store.Annotations["sync_standby"] == ""
+		})
+		w.kubectl("delete", "pod", p.primary)
+		w.uncordon(p.standbyNode)
+		w.eventually("PostgreSQL runs on the standby", func() bool {
+			output, err := w.tryKubectl("", "exec", p.standby, "-c", "postgres", "--", "/patroni/databases-patroni", "ctl", "list")
+			return err == nil && strings.Contains(output, "running")
+		}, func() string { return w.kubectl("get", "pods", "-o", "wide") })
+		time.Sleep(30 * time.Second) // longer than Patroni's ttl: it would lead by now
+		if output, err := w.trySQL("worst", "SELECT 1;"); err == nil {
+			t.Errorf("somebody leads: %s\n%s", output, patroni("list"))
+		}
+		patroni("failover", "worst", "--candidate", p.standby, "--force")
+		w.eventually("the standby leads", func() bool {
+			_, err := w.trySQL("worst", "INSERT INTO t VALUES (3);")
+			return err == nil
+		}, func() string { return patroni("list") })
+	})
+	if now := w.settled("worst").Status.Primary; now != p.standby {
+		t.Errorf("the primary is %s", now)
+	}
+	if got := w.sql("worst", "SELECT string_agg(DISTINCT i::text, ' ' ORDER BY i::text) FROM t;"); got != "1 3" {
+		t.Errorf("the rows are %q: what the old primary acknowledged alone is lost, and no more", got)
+	}
 }
