@@ -48,7 +48,7 @@ type chaos struct {
 // fails at its end.
 func TestChaos(t *testing.T) {
 	if *chaosRounds == 0 {
-		t.Skip("make chaos runs it, for hours if it is to")
+		return // make chaos runs it, for hours if it is to
 	}
 	c := newChaos(t)
 	c.start()

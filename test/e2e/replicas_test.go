@@ -68,7 +68,7 @@ func TestScale(t *testing.T) {
 	begin := time.Now()
 	w.create("my-database", replicas(3))
 	w.settled("my-database")
-	t.Logf("three replicas, the images on the node: Ready %.1f s after create", time.Since(begin).Seconds())
+	fmt.Printf("      three replicas, the images on the node: Ready %.1f s after create\n", time.Since(begin).Seconds())
 	w.sql("my-database", "CREATE TABLE t (i int);", "INSERT INTO t VALUES (1);")
 	w.rows("my-database", 1, true)
 	if output, err := w.readOnly("my-database", "INSERT INTO t VALUES (2);"); err == nil || !strings.Contains(output, "read-only transaction") {

@@ -284,14 +284,15 @@ func TestReplicas(t *testing.T) {
 func TestDeletedAndMadeAgain(t *testing.T) {
 	w := newWorld(t)
 	w.start()
-	for i := range 3 {
+	const times = 10
+	for i := range times {
 		w.create("again", func(db *databasev1.Database) {
 			db.Spec.Storage.Size, db.Spec.DeletionPolicy = "400Mi", databasev1.DeletionPolicyDelete
 		})
 		w.ready("again")
 		w.sql("again", "CREATE TABLE t (i int);") // which would fail on the volume of the one before
 		w.kubectl("delete", "pgserver", "again", "--timeout=2m")
-		if i == 2 {
+		if i == times-1 {
 			w.gone("data-again-0", &corev1.PersistentVolumeClaim{})
 		}
 	}

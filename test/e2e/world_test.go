@@ -7,13 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,12 +20,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	databasev1 "github.com/example/databases/api/database/v1"
-	"github.com/example/databases/internal/manager"
-	"github.com/example/databases/internal/settings"
 	"github.com/example/databases/internal/testenv"
 )
 
@@ -223,9 +218,15 @@ func (w *world) tryKubectl(input string, arguments ...string) (string, error) {
 // clientPod is a pod with psql, apart from all Databases.
 func (w *world) clientPod() {
 	w.Helper()
+	w.clientPodOn("")
+}
+
+// clientPodOn puts it on a node; on any for none.
+func (w *world) clientPodOn(node string) {
+	w.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "client"},
-		Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(0)), Containers: []corev1.Container{{
+		Spec: corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: new(int64(0)), Containers: []corev1.Container{{
 			Name: "psql", Image: "postgres:15", Command: []string{"sleep", "infinity"},
 		}}},
 	}
@@ -367,36 +368,4 @@ func (b *buffer) tail(lines int) string {
 		return strings.Contains(line, `"msg":"Start`) || strings.Contains(line, `"msg":"Stop`)
 	})
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
-}
-
-// startHere runs the controller in this process, with something put around each of its API requests. The function
-// that it returns stops it.
-func (w *world) startHere(wrap func(http.RoundTripper) http.RoundTripper, change ...func(*manager.Options)) (stop func()) {
-	w.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", w.kubeconfig)
-	if err != nil {
-		w.Fatal(err)
-	}
-	config.QPS = -1
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
-	done := make(chan error, 1)
-	options := manager.Options{
-		Settings: settings.Settings{
-			Kube: config, ControllerName: "databases-controller", Namespace: w.namespace, Workers: 10,
-			Resync: time.Hour, PatroniImage: "databases-patroni:dev",
-		},
-		Log: slog.New(slog.NewJSONHandler(&w.log, nil)), HTTP: wrap,
-	}
-	for _, f := range change {
-		f(&options)
-	}
-	go func() { done <- manager.Run(ctx, options) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			w.Errorf("the controller: %v", err)
-		}
-	})
-	w.Cleanup(stop)
-	return stop
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package faults
 
 import (
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Fault is a harm that can be done to a Database, to its primary unless it says otherwise.
@@ -19,6 +22,8 @@ type Fault struct {
 	What string
 	// Hold is how long it lasts before it is made good, where it lasts.
 	Hold time.Duration
+	// Watch is how long the Database is watched from the fault on at least, where that is longer than usual.
+	Watch time.Duration
 	// Stays says that the primary must stay the primary.
 	Stays bool
 
@@ -51,6 +56,9 @@ func (h *Harm) Heal(ctx context.Context) error {
 // holdLong is longer than Patroni's ttl and what follows it.
 const holdLong = 30 * time.Second
 
+// pastTTL is longer than Patroni's ttl: a failover that comes late has begun by then.
+const pastTTL = 25 * time.Second
+
 // All are the faults that there are.
 func All() []Fault {
 	return []Fault{
@@ -58,10 +66,10 @@ func All() []Fault {
 		{Name: "delete-pod", What: "the primary's pod is deleted", inject: deletePod()},
 		{Name: "force-delete-pod", What: "it is deleted without waiting for its end", inject: deletePod("--grace-period=0", "--force")},
 		{Name: "kill-postgres", What: "SIGKILL to PostgreSQL's first process", inject: signals(syscall.SIGKILL, "PostgreSQL", isPostmaster)},
-		{Name: "kill-patroni", What: "SIGKILL to Patroni", inject: signals(syscall.SIGKILL, "Patroni", isPatroni)},
+		{Name: "kill-patroni", What: "SIGKILL to Patroni", Watch: pastTTL, inject: signals(syscall.SIGKILL, "Patroni", isPatroni)},
 		{Name: "kill-container", What: "SIGKILL to the container's first process", inject: signals(syscall.SIGKILL, "the launcher", isLauncher)},
 		{Name: "stop-patroni", What: "SIGSTOP to Patroni: it hangs, PostgreSQL goes on", Hold: holdLong, inject: signals(syscall.SIGSTOP, "Patroni", isPatroni)},
-		{Name: "stop-postgres", What: "SIGSTOP to all of PostgreSQL: it hangs", Hold: holdLong, inject: signals(syscall.SIGSTOP, "PostgreSQL", isPostgres)},
+		{Name: "stop-postgres", What: "SIGSTOP to all of PostgreSQL: it hangs", Hold: holdLong, inject: stopPostgres},
 		{Name: "cut-off", What: "no packets between the primary and the API server and the other members; clients still reach it", Hold: holdLong, inject: cutFrom(true, true)},
 		{Name: "cut-members", What: "no packets between the primary and the other members", Hold: holdLong, Stays: true, inject: cutFrom(false, true)},
 		{Name: "cut-standby", What: "no packets between the synchronous standby and the API server and the other members", Hold: holdLong, Stays: true, inject: onStandby(cutFrom(true, true))},
@@ -90,7 +98,8 @@ func Named(names string) ([]Fault, error) {
 	return chosen, nil
 }
 
-// onStandby does it to the synchronous standby: without one no write is acknowledged, until Patroni has found that out.
+// onStandby does it to the synchronous standby: without one no write is acknowledged, until Patroni has found that out. Where
+// none is to be synchronous, it does it to one that streams.
 func onStandby(inject injection) injection {
 	return func(ctx context.Context, t *Target, _ *corev1.Pod) (func(context.Context) error, error) {
 		standby, err := t.standby(ctx)
@@ -117,7 +126,8 @@ func switchover(ctx context.Context, t *Target, primary *corev1.Pod) (func(conte
 	return nil, err
 }
 
-// signals sends a signal to all processes of a kind. Those that it stopped go on when it is made good.
+// signals sends a signal to all processes of a kind; SIGKILL to the first of them only. Those that it stopped go on when it is
+// made good.
 func signals(signal syscall.Signal, what string, is func(process) bool) injection {
 	return func(_ context.Context, _ *Target, pod *corev1.Pod) (func(context.Context) error, error) {
 		found, err := find(pod.UID, what, is)
@@ -127,29 +137,62 @@ func signals(signal syscall.Signal, what string, is func(process) bool) injectio
 		if signal == syscall.SIGKILL {
 			found = []process{first(found)}
 		}
-		sent := 0
-		for _, p := range found {
-			switch err := p.signal(pod.UID, signal); {
-			case err == nil:
-				sent++
-			case !errors.Is(err, errGone): // of PostgreSQL's processes some come and go
-				return nil, err
-			}
-		}
-		if sent == 0 {
-			return nil, errGone
+		if err := send(pod.UID, signal, found); err != nil {
+			return nil, err
 		}
 		if signal != syscall.SIGSTOP {
 			return nil, nil
 		}
-		return func(context.Context) error {
-			for _, p := range found {
-				if err := p.signal(pod.UID, syscall.SIGCONT); err != nil && !errors.Is(err, errGone) {
-					return err
-				}
+		return resume(pod.UID, found), nil
+	}
+}
+
+// stopPostgres stops the postmaster first: after that no process is started that the search would miss.
+func stopPostgres(ctx context.Context, _ *Target, pod *corev1.Pod) (func(context.Context) error, error) {
+	found, err := find(pod.UID, "PostgreSQL", isPostmaster)
+	if err != nil {
+		return nil, err
+	}
+	postmaster := []process{first(found)}
+	if err := send(pod.UID, syscall.SIGSTOP, postmaster); err != nil {
+		return nil, err
+	}
+	all, err := find(pod.UID, "PostgreSQL", isPostgres)
+	if err == nil {
+		err = send(pod.UID, syscall.SIGSTOP, all)
+	}
+	if err != nil {
+		return nil, errors.Join(err, resume(pod.UID, append(all, postmaster...))(ctx))
+	}
+	return resume(pod.UID, all), nil
+}
+
+// send sends a signal to processes of a pod, of which one at least must get it: some of PostgreSQL's come and go.
+func send(pod types.UID, signal syscall.Signal, to []process) error {
+	sent := 0
+	for _, p := range to {
+		switch err := p.signal(pod, signal); {
+		case err == nil:
+			sent++
+		case !errors.Is(err, errGone):
+			return err
+		}
+	}
+	if sent == 0 {
+		return errGone
+	}
+	return nil
+}
+
+// resume lets processes of a pod go on that were stopped.
+func resume(pod types.UID, stopped []process) func(context.Context) error {
+	return func(context.Context) error {
+		for _, p := range stopped {
+			if err := p.signal(pod, syscall.SIGCONT); err != nil && !errors.Is(err, errGone) {
+				return err
 			}
-			return nil
-		}, nil
+		}
+		return nil
 	}
 }
 

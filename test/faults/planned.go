@@ -1,3 +1,5 @@
+//go:build linux
+
 package faults
 
 import (
@@ -13,6 +15,13 @@ import (
 func Planned(name, what string, do func(ctx context.Context) error) Fault {
 	return Fault{Name: name, What: what, inject: func(ctx context.Context, _ *Target, _ *corev1.Pod) (func(context.Context) error, error) {
 		return nil, do(ctx)
+	}}
+}
+
+// PlannedFor is a change that lasts for a time until it is undone. undo is called where do didn't fail.
+func PlannedFor(name, what string, hold time.Duration, do, undo func(ctx context.Context) error) Fault {
+	return Fault{Name: name, What: what, Hold: hold, inject: func(ctx context.Context, _ *Target, _ *corev1.Pod) (func(context.Context) error, error) {
+		return undo, do(ctx)
 	}}
 }
 

@@ -1,3 +1,5 @@
+//go:build linux
+
 package faults
 
 import (
@@ -23,6 +25,8 @@ type Sighting struct {
 // Sightings are what a Poller saw.
 type Sightings struct {
 	Polls, None, Failed int
+	// Blind is the longest time without a look that succeeded.
+	Blind time.Duration
 	// Several are those with more than one ready endpoint.
 	Several []Sighting
 	// Changes are those that saw others than the one before.
@@ -35,12 +39,13 @@ type Poller struct {
 	done   chan struct{}
 	mu     sync.Mutex
 	seen   Sightings
+	last   time.Time // of the last look that succeeded
 }
 
 // StartPoller starts to look.
 func StartPoller(ctx context.Context, c client.Client, namespace, service string) *Poller {
 	ctx, cancel := context.WithCancel(ctx)
-	p := &Poller{cancel: cancel, done: make(chan struct{})}
+	p := &Poller{cancel: cancel, done: make(chan struct{}), last: time.Now()}
 	go func() {
 		defer close(p.done)
 		ticker := time.NewTicker(pollInterval)
@@ -70,6 +75,7 @@ func (p *Poller) note(at time.Time, pods []string, err error) {
 		return
 	}
 	s.Polls++
+	s.Blind, p.last = max(s.Blind, at.Sub(p.last)), at
 	switch len(pods) {
 	case 0:
 		s.None++
@@ -86,7 +92,9 @@ func (p *Poller) note(at time.Time, pods []string, err error) {
 func (p *Poller) Seen() Sightings {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.seen
+	seen := p.seen
+	seen.Blind = max(seen.Blind, time.Since(p.last)) // it may be failing now
+	return seen
 }
 
 // Stop ends the looking and returns all that was seen.

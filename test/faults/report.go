@@ -1,3 +1,5 @@
+//go:build linux
+
 package faults
 
 import (
@@ -41,7 +43,7 @@ type Summary struct {
 	RecoveryMax    int64  `json:"recoveryMaxMs"`
 }
 
-// Add takes a round in, numbers it and writes the report so far to a file: a long run may be ended from outside.
+// Add takes a round in and writes the report so far to a file: a long run may be ended from outside.
 func (r *Report) Add(result *Result, file string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,12 +1,16 @@
+//go:build linux
+
 package faults
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestReport(t *testing.T) {
@@ -58,6 +62,47 @@ func TestNamed(t *testing.T) {
 	}
 	if _, err := Named("cut-api,earthquake"); err == nil || !strings.Contains(err.Error(), "earthquake") || !strings.Contains(err.Error(), "cut-api") {
 		t.Errorf("an unknown name: %v", err)
+	}
+}
+
+func TestPollsEnough(t *testing.T) {
+	for _, test := range []struct {
+		sentence string
+		seen     Sightings
+		bad      bool
+	}{
+		{"a poll that failed between two that didn't is noted only", Sightings{Polls: 9, Failed: 1, Blind: 300 * time.Millisecond}, false},
+		{"no poll at all", Sightings{Failed: 2, Blind: time.Second}, true},
+		{"too long without one", Sightings{Polls: 900, Blind: 4 * time.Second}, true},
+	} {
+		result := &Result{}
+		checkPolls(test.seen, result)
+		if result.Bad() != test.bad || result.Failed != test.seen.Failed || result.Blind != test.seen.Blind.Milliseconds() {
+			t.Errorf("%s: %+v", test.sentence, result)
+		}
+	}
+}
+
+// TestBlind: the longest time without a look has those that failed in it, also at the end.
+func TestBlind(t *testing.T) {
+	began := time.Now().Add(-time.Minute)
+	p := &Poller{last: began}
+	for _, look := range []struct {
+		at  time.Duration
+		err error
+	}{{time.Second, nil}, {3 * time.Second, errors.New("no answer")}, {6 * time.Second, nil}, {60 * time.Second, nil}} {
+		p.note(began.Add(look.at), nil, look.err)
+		if look.at == 6*time.Second {
+			if s := p.seen; s.Blind != 5*time.Second || s.Failed != 1 || s.Polls != 2 {
+				t.Errorf("seen: %+v", s)
+			}
+			if blind := p.Seen().Blind; blind < 53*time.Second {
+				t.Errorf("without a look for %s at its end", blind)
+			}
+		}
+	}
+	if blind := p.Seen().Blind; blind != 54*time.Second {
+		t.Errorf("the longest time is %s", blind)
 	}
 }
 

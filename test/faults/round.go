@@ -1,3 +1,5 @@
+//go:build linux
+
 package faults
 
 import (
@@ -19,13 +21,15 @@ const (
 	// startLimit is how long it may take for a Writer's first row.
 	startLimit = time.Minute
 	// RecoveryLimit is how long a Database may take to be as it was.
-	RecoveryLimit = 5 * time.Minute
+	RecoveryLimit = 10 * time.Minute
 	// compareLimit is how long the comparison of the rows may take, with what standbys need to catch up.
 	compareLimit = 2 * time.Minute
 	// settledFor is how long nothing must be missing: a status is late now and then.
 	settledFor = 3 * time.Second
 	// watchedFor is how long a Database is watched after a fault, even if nothing seems to come of it.
 	watchedFor = 15 * time.Second
+	// blindLimit is how long the Poller may see nothing: no shorter time with two primaries matters that it could miss.
+	blindLimit = 3 * time.Second
 )
 
 // Runner does rounds on one Database.
@@ -50,6 +54,8 @@ type Result struct {
 	Unknown    int       `json:"unknown"` // rows that were sent and not acknowledged
 	Lost       int       `json:"lost"`
 	Polls      int       `json:"polls"`
+	Failed     int       `json:"pollsFailed"`
+	Blind      int64     `json:"longestWithoutPollMs"`
 	NoPrimary  int       `json:"pollsWithoutPrimary"`
 	Double     int       `json:"pollsWithTwo"`
 	Primaries  string    `json:"primaries"` // who was ready when, from the fault on
@@ -105,6 +111,7 @@ func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed e
 		if fault.Stays {
 			checkStays(seen, result)
 		}
+		checkPolls(seen, result)
 		failed = errors.Join(failed, r.conclude(ctx, writer, seen, result))
 	}()
 	time.Sleep(warmUp)
@@ -120,7 +127,7 @@ func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed e
 	if err := harm.Heal(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("making %s good: %w", fault.Name, err)
 	}
-	settled, err := r.awaitAfter(ctx, writer, result.Injected)
+	settled, err := r.awaitAfter(ctx, writer, result.Injected, max(watchedFor, fault.Watch))
 	if err != nil {
 		return fmt.Errorf("after the fault: %w", err)
 	}
@@ -177,15 +184,23 @@ func checkStays(seen Sightings, result *Result) {
 	}
 }
 
+// checkPolls says where the Poller saw too little to tell that there were never two primaries.
+func checkPolls(seen Sightings, result *Result) {
+	result.Polls, result.Failed, result.Blind = seen.Polls, seen.Failed, seen.Blind.Milliseconds()
+	if seen.Polls == 0 || seen.Blind > blindLimit {
+		result.violate("nobody looked at the Service for %.1f s: %d polls, %d failed", seen.Blind.Seconds(), seen.Polls, seen.Failed)
+	}
+}
+
 // Await waits until the Database has settled.
 func (r *Runner) Await(ctx context.Context) error {
 	_, err := r.await(ctx, time.Now(), func() error { return nil })
 	return err
 }
 
-// awaitAfter waits until it has and rows are acknowledged again, and returns since when that is so.
-func (r *Runner) awaitAfter(ctx context.Context, w *Writer, injected time.Time) (time.Time, error) {
-	return r.await(ctx, injected.Add(watchedFor), func() error {
+// awaitAfter waits until it has and rows are acknowledged again, for some time at least, and returns since when that is so.
+func (r *Runner) awaitAfter(ctx context.Context, w *Writer, injected time.Time, least time.Duration) (time.Time, error) {
+	return r.await(ctx, injected.Add(least), func() error {
 		acks := w.Acknowledged()
 		if last := acks[len(acks)-1].At; last.Before(injected) || time.Since(last) > settledFor {
 			return fmt.Errorf("the last row was acknowledged %.1f s ago", time.Since(last).Seconds())
@@ -230,7 +245,7 @@ func (r *Runner) conclude(ctx context.Context, w *Writer, seen Sightings, result
 	result.Errors = kinds(failures)
 	result.Outage = w.LongestGap(since).Milliseconds()
 	result.Gaps = gaps(acks, since)
-	result.Polls, result.NoPrimary, result.Double, result.Primaries = seen.Polls, seen.None, len(seen.Several), seen.tell(since)
+	result.NoPrimary, result.Double, result.Primaries = seen.None, len(seen.Several), seen.tell(since)
 	if len(seen.Several) > 0 {
 		result.violate("two primaries were ready, first %.1f s after the fault and %d times in all: %v; the ready ones were %s",
 			seen.Several[0].At.Sub(since).Seconds(), len(seen.Several), seen.Several[0].Pods, result.Primaries)

@@ -1,3 +1,5 @@
+//go:build linux
+
 package faults
 
 import (
@@ -55,8 +57,15 @@ func (t *Target) primary(ctx context.Context) (*corev1.Pod, error) {
 	return pod, t.get(ctx, names[0], pod)
 }
 
-// standby is the synchronous one; the first, where there are several.
+// standby is the synchronous one; the first, where there are several. Where none is to be synchronous it is one that streams.
 func (t *Target) standby(ctx context.Context) (*corev1.Pod, error) {
+	db, err := t.database(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if db.Spec.Durability == databasev1.DurabilityAsync {
+		return t.streamingStandby(ctx)
+	}
 	store := &corev1.ConfigMap{}
 	if err := t.get(ctx, t.Name+"-sync", store); err != nil {
 		return nil, err
@@ -64,6 +73,26 @@ func (t *Target) standby(ctx context.Context) (*corev1.Pod, error) {
 	name, _, _ := strings.Cut(store.Annotations["sync_standby"], ",")
 	if name == "" {
 		return nil, errors.New("Patroni's store names no synchronous standby")
+	}
+	pod := &corev1.Pod{}
+	return pod, t.get(ctx, name, pod)
+}
+
+// streamingStandby is the first by name that streams from the primary.
+func (t *Target) streamingStandby(ctx context.Context) (*corev1.Pod, error) {
+	primary, err := t.primary(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := t.connect(ctx, primary)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	var name string // Patroni names the connections of its members so
+	err = conn.QueryRow(ctx, "SELECT application_name FROM pg_stat_replication WHERE state = 'streaming' ORDER BY 1 LIMIT 1").Scan(&name)
+	if err != nil {
+		return nil, fmt.Errorf("looking for a standby that streams: %w", err)
 	}
 	pod := &corev1.Pod{}
 	return pod, t.get(ctx, name, pod)

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command writer writes to a Database as an application does that must not lose anything: one row after the other, each
 // with a new id, connecting again whenever something fails. package faults starts it and reads what it prints.
 //
