@@ -27,7 +27,7 @@ test: setup-test kubernetes ## all tests, with the race detector, on real server
 e2e: setup-test kubernetes ## the program on a real node: pods, volumes, PostgreSQL images; needs Linux and root (RUN=TestLab for one case)
 	@dev/setup pods
 	@go run -C dev/cluster . build --node >/dev/null
-	cd test/e2e && go test -tags e2e -count=1 -timeout 100m $(if $(RUN),-run '$(RUN)')
+	cd test/e2e && go test -tags e2e -count=1 -parallel 3 -timeout 100m $(if $(RUN),-run '$(RUN)')
 
 .PHONY: chaos
 chaos: setup-test kubernetes ## faults for hours, if you like: ROUNDS=20 SEED= PARALLEL= FAULTS=cut-off,… DURABILITY=Async REPORT=FILE LOGS=1; needs Linux and root

@@ -72,6 +72,7 @@ const usualFaults = "delete-pod,kill-postgres,kill-patroni,stop-patroni,cut-off,
 // TestFailover does the usual faults once each to Databases with three replicas while an application writes: no acknowledged
 // row is lost, and there is never more than one primary to write to.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	w.clientPod()
@@ -142,6 +143,7 @@ func (w *world) failOver(t *testing.T, runner *faults.Runner, fault faults.Fault
 
 // TestFailoverAsync shows what Sync is for: without it, what a primary acknowledges while it is cut off is lost.
 func TestFailoverAsync(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	w.clientPod()

@@ -63,6 +63,7 @@ func (w *world) rows(name string, want int, standbys bool) {
 // TestScale: what is written through the one Service is read through the other; fewer and more replicas keep the volumes
 // and the data, wherever the primary is.
 func TestScale(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	begin := time.Now()
@@ -158,6 +159,7 @@ func (w *world) changes(name string, since time.Time) (all []string) {
 
 // TestRollStops: a change that a standby doesn't survive goes no further, and its correction goes on by itself.
 func TestRollStops(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	w.create("rolled", replicas(3))

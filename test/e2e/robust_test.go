@@ -197,6 +197,7 @@ func TestNamespaceDeleted(t *testing.T) {
 
 // TestParameters: one that needs no restart is reloaded, one that needs it restarts the pod, a wrong one is refused.
 func TestParameters(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	w.create("tuned")
@@ -256,6 +257,7 @@ func TestParameters(t *testing.T) {
 
 // TestReplicas: the volumes are used again, and when they are taken over, the last primary's data wins.
 func TestReplicas(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	w.create("many", func(db *databasev1.Database) { db.Spec.Replicas = 2 })
@@ -282,6 +284,7 @@ func TestReplicas(t *testing.T) {
 
 // TestDeletedAndMadeAgain at once: nothing of the first one is left in the second one's way.
 func TestDeletedAndMadeAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	const times = 10

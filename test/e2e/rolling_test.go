@@ -20,6 +20,7 @@ import (
 // TestRollingChange changes all that restarts replicas, one thing after the other, while an application writes: standbys
 // first, then the primary moves, the old primary last. Nothing is lost, and how long writes are out is printed for each.
 func TestRollingChange(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	w.clientPod()

@@ -54,6 +54,7 @@ func (w *world) loginTo(name string) *corev1.Secret {
 // TestServerRef: shared Databases of both policies live on a dedicated server, move with its primary, and keep it until
 // they are gone.
 func TestServerRef(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.releaseShared()
 	w.start()
@@ -155,6 +156,7 @@ func (w *world) releaseShared() {
 
 // TestServerRefNamespace: with its namespace a server goes, and what lives on it, in whatever order Kubernetes deletes.
 func TestServerRefNamespace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.releaseShared()
 	w.start()
@@ -174,6 +176,7 @@ func TestServerRefNamespace(t *testing.T) {
 // TestServerRefServerFirst: a server that stops for good doesn't wait for a Database that is to be dropped; that one goes
 // without SQL then, and an event says where its data is.
 func TestServerRefServerFirst(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.releaseShared()
 	w.start()
