@@ -99,7 +99,7 @@ func postmasterRuns(pgdata string) bool {
 	if err != nil || pid <= 1 {
 		return false
 	}
-	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)) //nolint:gosec // a number
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	return err == nil && strings.TrimSpace(string(name)) == "postgres"
 }
 
