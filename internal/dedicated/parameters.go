@@ -113,14 +113,18 @@ func (r *Reconciler) awaitParameters(ctx context.Context, db *databasev1.Databas
 	if !r.configured.waiting(db.UID) {
 		return nil
 	}
+	late := ""
 	for i := range o.pods {
 		if !isPodReady(&o.pods[i]) {
 			continue // it takes them when it starts
 		}
 		now, err := r.memberNow(ctx, &o.pods[i], superuser)
 		if err != nil || r.configured.since(db.UID, o.pods[i].UID, now.LastSeen) < patroniLoopWait {
-			return &problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("Parameters are being set; %s is to take them.", o.pods[i].Name)}
+			late = o.pods[i].Name
 		}
+	}
+	if late != "" {
+		return &problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("Parameters are being set; %s is to take them.", late)}
 	}
 	r.configured.forget(db.UID)
 	return nil
