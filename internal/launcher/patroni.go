@@ -17,10 +17,10 @@ const (
 	// steady is how long Patroni must have run to be started again. One that ends sooner ends the container, and the
 	// kubelet waits longer from one end to the next.
 	steady = 30 * time.Second
-	// Patroni is asked each second whether it lives; one that didn't answer twice within two seconds each hangs. That is
-	// before the kubelet's probe ends the container, and PostgreSQL with it.
-	askInterval  = time.Second
-	askPatience  = 2 * time.Second
+	// Patroni is asked whether it lives; one that didn't answer twice in time hangs. So it is killed within 4 seconds and
+	// answers again before the kubelet's third probe fails, which would end the container, and PostgreSQL with it.
+	askInterval  = 500 * time.Millisecond
+	askPatience  = 1500 * time.Millisecond
 	unansweredAt = 2
 	// More than maxRestarts within restartWindow end the container, where people and alerts see them.
 	maxRestarts   = 2
@@ -45,7 +45,7 @@ func (l *launch) startPatroni() (*process, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p := &process{pid: pid, started: time.Now(), hung: make(chan struct{}, 1), stop: stop}
-	go p.ask(ctx, l.liveness)
+	go p.ask(ctx, l.rest+"/liveness")
 	return p, nil
 }
 
@@ -88,19 +88,48 @@ func (l *launch) mayRestart(p *process) bool {
 	return recent < maxRestarts && time.Since(p.started) >= l.steady && postmasterRuns(l.settings.PGData)
 }
 
-// postmasterRuns reports that the process that PostgreSQL's lock file names is one.
-func postmasterRuns(pgdata string) bool {
+// postmaster is the process that PostgreSQL's lock file names; 0 for none. A server that is stopped in peace removes it.
+func postmaster(pgdata string) int {
 	content, err := os.ReadFile(filepath.Join(pgdata, "postmaster.pid")) //nolint:gosec // named by the pod's own settings
 	if err != nil {
-		return false
+		return 0
 	}
 	line, _, _ := strings.Cut(string(content), "\n")
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
 	if err != nil || pid <= 1 {
+		return 0
+	}
+	return pid
+}
+
+// postmasterRuns reports that the process that PostgreSQL's lock file names is one.
+func postmasterRuns(pgdata string) bool {
+	pid := postmaster(pgdata)
+	if pid == 0 {
 		return false
 	}
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	return err == nil && strings.TrimSpace(string(name)) == "postgres"
+}
+
+// wake lets Patroni look now, and not at its next loop, whether PostgreSQL runs. A change of its configuration does
+// that; this one changes nothing.
+func (l *launch) wake(password string, log io.Writer) {
+	ctx, cancel := context.WithTimeout(context.Background(), askPatience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPatch, l.rest+"/config", strings.NewReader(`{"wake": null}`))
+	if err != nil {
+		return
+	}
+	request.SetBasicAuth(UserREST, password)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		say(log, "PostgreSQL has ended; Patroni sees it at its next loop: %v", err)
+		return
+	}
+	_ = response.Body.Close()
+	say(log, "PostgreSQL has ended: Patroni is told (%s)", response.Status)
 }
 
 // endHung kills a Patroni that hangs, so that it can be started again.

@@ -3,6 +3,7 @@ package launcher
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,8 +17,8 @@ import (
 	"time"
 )
 
-// postmaster is a process of PostgreSQL's name, which PGDATA names as its own.
-func postmaster(t *testing.T, l *launch) {
+// startPostmaster starts a process of PostgreSQL's name, which PGDATA names as its own.
+func startPostmaster(t *testing.T, l *launch) *exec.Cmd {
 	t.Helper()
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
@@ -34,6 +35,7 @@ func postmaster(t *testing.T, l *launch) {
 	t.Cleanup(func() { _ = command.Process.Kill() }) // and supervise, or nobody, waits for it
 	l.settings.PGData = t.TempDir()
 	put(t, filepath.Join(l.settings.PGData, "postmaster.pid"), fmt.Sprintf("%d\n%s\n", command.Process.Pid, l.settings.PGData))
+	return command
 }
 
 // TestSuperviseStartsPatroniAgain where it was killed and PostgreSQL goes on; not where it ends too soon, and not where
@@ -55,7 +57,7 @@ func TestSuperviseStartsPatroniAgain(t *testing.T) {
 		l, dir := patroni(t, "PGDATA=$(cat pgdata 2>/dev/null)\n"+c.script)
 		l.steady = c.steady
 		if c.postgres {
-			postmaster(t, l)
+			startPostmaster(t, l)
 			put(t, filepath.Join(dir, "pgdata"), l.settings.PGData)
 		}
 		var log bytes.Buffer
@@ -84,8 +86,8 @@ func hanging(t *testing.T) (url string) {
 // TestSuperviseEndsAPatroniThatHangs: it answered once, and doesn't any more.
 func TestSuperviseEndsAPatroniThatHangs(t *testing.T) {
 	l, dir := patroni(t, "[ -e begun ] && exit 7; touch begun; exec sleep 600")
-	postmaster(t, l)
-	l.steady, l.liveness = 100*time.Millisecond, hanging(t)
+	startPostmaster(t, l)
+	l.steady, l.rest = 100*time.Millisecond, hanging(t)
 	l.python = put(t, l.python, "#!/bin/sh\ncd "+dir+"\n[ -e begun ] && rm "+l.settings.PGData+"/postmaster.pid && exit 7; touch begun; exec sleep 600")
 	var log bytes.Buffer
 	if status, err := supervise(l, &log); status != 7 || err != nil || !exists(filepath.Join(dir, "begun"))() {
@@ -99,8 +101,8 @@ func TestSuperviseEndsAPatroniThatHangs(t *testing.T) {
 // TestSuperviseLetsPatroniStopInPeace: while it stops PostgreSQL it doesn't answer, for as long as that takes.
 func TestSuperviseLetsPatroniStopInPeace(t *testing.T) {
 	l, dir := patroni(t, "trap 'sleep 8; exit 3' TERM; touch begun; while :; do sleep 0.05; done")
-	postmaster(t, l)
-	l.steady, l.liveness = 100*time.Millisecond, hanging(t)
+	startPostmaster(t, l)
+	l.steady, l.rest = 100*time.Millisecond, hanging(t)
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		await(t, "the script", exists(filepath.Join(dir, "begun")))
@@ -114,5 +116,42 @@ func TestSuperviseLetsPatroniStopInPeace(t *testing.T) {
 	wait.Wait()
 	if status != 3 || err != nil {
 		t.Errorf("status %d, error %v, log: %s", status, err, &log)
+	}
+}
+
+// TestSuperviseTellsPatroniThatPostgresHasEnded at once, by a change that changes nothing.
+func TestSuperviseTellsPatroniThatPostgresHasEnded(t *testing.T) {
+	told := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPatch {
+			user, password, _ := r.BasicAuth()
+			body, _ := io.ReadAll(r.Body)
+			told <- strings.Join([]string{r.URL.Path, user, password, string(body)}, " ")
+		}
+	}))
+	t.Cleanup(server.Close)
+	l, dir := patroni(t, "while [ ! -e told ]; do sleep 0.05; done; exit 3")
+	l.steady, l.rest = time.Minute, server.URL
+	command := startPostmaster(t, l)
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		time.Sleep(200 * time.Millisecond)
+		if err := command.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		select {
+		case got := <-told:
+			if want := "/config " + UserREST + ` one {"wake": null}`; got != want {
+				t.Errorf("Patroni is told %q, want %q", got, want)
+			}
+		case <-time.After(30 * time.Second):
+			t.Error("Patroni isn't told")
+		}
+		put(t, filepath.Join(dir, "told"), "")
+	})
+	status, err := supervise(l, io.Discard)
+	wait.Wait()
+	if status != 3 || err != nil {
+		t.Errorf("status %d, error %v", status, err)
 	}
 }

@@ -33,7 +33,7 @@ type launch struct {
 	python      string
 	credentials Credentials
 	steady      time.Duration // steady, but in tests
-	liveness    string        // the URL where Patroni says that it lives
+	rest        string        // the URL of Patroni's REST interface
 	restarts    []time.Time   // when Patroni was started again
 }
 
@@ -63,7 +63,7 @@ func ready(ctx context.Context, settings Settings) (*launch, error) {
 		Name: settings.PodName, Namespace: settings.PodNamespace, IP: settings.PodIP,
 		PGData: settings.PGData, RunDir: settings.RunDir, User: user, Program: program, Image: image,
 	}}
-	l.liveness = "http://" + address(l.pod.IP, PortREST) + "/liveness"
+	l.rest = "http://" + address(l.pod.IP, PortREST)
 	if l.credentials, err = ReadCredentials(settings.CredentialsDir); err != nil {
 		return nil, err
 	}

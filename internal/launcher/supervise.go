@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -37,8 +38,12 @@ func supervise(l *launch, log io.Writer) (int, error) {
 				hand(patroni.pid, received, log)
 				continue
 			}
-			status, ended := reap(patroni.pid)
+			server := postmaster(l.settings.PGData)
+			status, ended, others := reap(patroni.pid)
 			if !ended {
+				if slices.Contains(others, server) && !stopping {
+					go l.wake(l.credentials.REST, log)
+				}
 				continue
 			}
 			if patroni.stop(); stopping || !l.mayRestart(patroni) {
@@ -79,8 +84,8 @@ func hand(patroni int, received os.Signal, log io.Writer) {
 	}
 }
 
-// reap waits for every child that has ended. One SIGCHLD may stand for several.
-func reap(patroni int) (status int, ended bool) {
+// reap waits for every child that has ended, and returns those but Patroni. One SIGCHLD may stand for several.
+func reap(patroni int) (status int, ended bool, others []int) {
 	for {
 		var state syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &state, syscall.WNOHANG, nil)
@@ -88,9 +93,11 @@ func reap(patroni int) (status int, ended bool) {
 		case errors.Is(err, syscall.EINTR):
 			continue
 		case err != nil || pid <= 0:
-			return status, ended
+			return status, ended, others
 		case pid == patroni && (state.Exited() || state.Signaled()):
 			status, ended = exitStatus(state), true
+		case state.Exited() || state.Signaled():
+			others = append(others, pid)
 		}
 	}
 }
