@@ -109,9 +109,10 @@ func (r *Reconciler) podTemplate(db *databasev1.Database, image string) (*corev1
 		WithSecurityContext(containerSecurity()).
 		WithStartupProbe(probe("/readiness").WithPeriodSeconds(1).WithTimeoutSeconds(2).WithFailureThreshold(24 * 3600)).
 		WithReadinessProbe(probe("/readiness").WithPeriodSeconds(2).WithTimeoutSeconds(2).WithFailureThreshold(2)).
-		// A hung Patroni is ended before another member can lead: within ttl - loop_wait.
-		WithLivenessProbe(probe("/liveness").WithPeriodSeconds(3).WithTimeoutSeconds(2).WithFailureThreshold(3).
-			WithTerminationGracePeriodSeconds(3))
+		// The launcher starts a hung Patroni again. Where that doesn't help, the container is ended before another member can
+		// lead, within ttl - loop_wait: the fourth probe fails after 14 s at most.
+		WithLivenessProbe(probe("/liveness").WithPeriodSeconds(3).WithTimeoutSeconds(2).WithFailureThreshold(4).
+			WithTerminationGracePeriodSeconds(1))
 	install := r.installer()
 	setResources(main, db.Spec.Resources)
 	setResources(install, db.Spec.Resources)

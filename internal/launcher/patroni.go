@@ -17,10 +17,10 @@ const (
 	// steady is how long Patroni must have run to be started again. One that ends sooner ends the container, and the
 	// kubelet waits longer from one end to the next.
 	steady = 30 * time.Second
-	// Patroni is asked whether it lives; one that didn't answer twice in time hangs. So it is killed within 4 seconds and
-	// answers again before the kubelet's third probe fails, which would end the container, and PostgreSQL with it.
+	// Patroni is asked whether it lives; one that didn't answer twice in time hangs. So it is killed within 3 seconds, and has
+	// at least 6 more to answer again until the kubelet's fourth probe fails and ends the container, PostgreSQL with it.
 	askInterval  = 500 * time.Millisecond
-	askPatience  = 1500 * time.Millisecond
+	askPatience  = time.Second
 	unansweredAt = 2
 	// More than maxRestarts within restartWindow end the container, where people and alerts see them.
 	maxRestarts   = 2
@@ -115,7 +115,7 @@ func postmasterRuns(pgdata string) bool {
 // wake lets Patroni look now, and not at its next loop, whether PostgreSQL runs. A change of its configuration does
 // that; this one changes nothing.
 func (l *launch) wake(password string, log io.Writer) {
-	ctx, cancel := context.WithTimeout(context.Background(), askPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*askPatience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPatch, l.rest+"/config", strings.NewReader(`{"wake": null}`))
 	if err != nil {
