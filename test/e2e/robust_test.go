@@ -137,13 +137,17 @@ func (p *proxy) cut(off bool) {
 	p.conns = nil
 }
 
-// TestIdle: five Databases that nothing happens to cost the controller no write in three minutes.
+// TestIdle: five Databases that nothing happens to, one of them with standbys, cost the controller no write in three minutes.
 func TestIdle(t *testing.T) {
 	w := newWorld(t)
 	w.start("CONTROLLER_RESYNC=20s") // so that each is looked at some nine times
 	begun := w.mark()
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		w.create(name, sized("400Mi"))
+		w.create(name, sized("400Mi"), func(db *databasev1.Database) {
+			if name == "e" {
+				db.Spec.Replicas = 3
+			}
+		})
 	}
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		w.settled(name)
