@@ -3,8 +3,14 @@ package dedicated
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/internal/testenv"
 )
 
 // TestAwaitingData: only where every member says that it waits. One that has run initdb and starts PostgreSQL for the
@@ -37,6 +43,73 @@ func TestAwaitingData(t *testing.T) {
 		}
 		if got := o.awaitingData(); len(got) != c.waiting {
 			t.Errorf("%s: %v wait, want %d", c.what, got, c.waiting)
+		}
+	}
+}
+
+// TestUnblock: only after all have waited for a minute without a break.
+func TestUnblock(t *testing.T) {
+	api := testenv.Get(t).Client()
+	namespace := testenv.Namespace(t, api)
+	db := &databasev1.Database{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a", UID: "a"}}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a-config", Annotations: map[string]string{"initialize": ""}}}
+	if err := api.Create(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	waits := pods("standby", "standby")
+	waits.bootstrapping = true
+	for i := range waits.pods {
+		waits.pods[i].Annotations["status"] = `{"state":"stopped"}`
+		waits.pods[i].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: postgresContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	}
+	starts := pods("standby", "standby")
+	starts.bootstrapping = true
+	r := &Reconciler{Client: api, Live: api, FieldManager: "test"}
+	begin := time.Now()
+	for _, look := range []struct {
+		after time.Duration
+		at    *observed
+		begun bool
+	}{
+		{0, waits, true}, {50 * time.Second, waits, true}, {55 * time.Second, starts, true}, // one makes data after all
+		{65 * time.Second, waits, true}, {120 * time.Second, waits, true}, {126 * time.Second, waits, false},
+	} {
+		if err := r.unblock(t.Context(), db, look.at, begin.Add(look.after)); err != nil {
+			t.Fatal(err)
+		}
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil {
+			t.Fatal(err)
+		}
+		if _, begun := config.Annotations["initialize"]; begun != look.begun {
+			t.Errorf("after %s somebody has begun: %t, want %t", look.after, begun, look.begun)
+		}
+	}
+}
+
+// TestLatest: the claim whose pod became the primary last; what a person wrote there counts where there is nothing else.
+func TestLatest(t *testing.T) {
+	claims := func(notes ...string) *observed {
+		o := &observed{}
+		for i, note := range notes {
+			o.claims = append(o.claims, corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprintf("data-a-%d", i), Annotations: map[string]string{primaryAnnotation: note}}})
+		}
+		return o
+	}
+	early, late := time.Now().UTC().Format(primaryTime), time.Now().Add(time.Hour).UTC().Format(primaryTime)
+	for _, c := range []struct {
+		what string
+		at   *observed
+		want int
+	}{
+		{"none", claims("", ""), 0},
+		{"the later one", claims(early, late, ""), 1},
+		{"the later one, in another order", claims("", late, early), 1},
+		{"what a person wrote", claims("", "", "true"), 2},
+		{"a time is newer than what a person wrote", claims("true", early), 1},
+	} {
+		if got := c.at.lastPrimary(); got != c.want {
+			t.Errorf("%s: %d, want %d", c.what, got, c.want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -122,4 +123,44 @@ func TestNamespaceGoes(t *testing.T) {
 	if strings.Contains(w.log.String(), "panic") {
 		t.Error("something panicked")
 	}
+}
+
+// TestStopGoesOn: once the stop has begun, a Database that is made on the server doesn't hold it up, and isn't
+// provisioned there.
+func TestStopGoesOn(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	db := w.create("ledger")
+	w.condition("ledger", databasev1.ConditionReady, databasev1.ReasonPodsStarting)
+	w.quiet("ledger", 1)
+	pod := &corev1.Pod{}
+	w.get("ledger-0", pod)
+	before := pod.DeepCopy()
+	pod.Finalizers = []string{"example.com/held"} // so that the pods are never gone before the new Database is there
+	if err := w.Patch(t.Context(), pod, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	w.deleted(db)
+	w.eventually("the pod is told to end", func() bool {
+		w.get("ledger-0", pod)
+		return pod.DeletionTimestamp != nil
+	})
+	late := w.createUser("late", "ledger", v1alpha1.DeletionPolicyRetain)
+	w.change("ledger", func(db *databasev1.Database) { db.Annotations = map[string]string{databasev1.ReconcileAnnotation: "1"} })
+	time.Sleep(time.Second)
+	w.get("ledger", db)
+	if c := apimeta.FindStatusCondition(db.Status.Conditions, databasev1.ConditionReady); c != nil && c.Reason == databasev1.ReasonInUse {
+		t.Errorf("the server waits again: %s", c.Message)
+	}
+	before = pod.DeepCopy()
+	pod.Finalizers = nil
+	if err := w.Patch(t.Context(), pod, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	w.gone(db)
+	w.eventually("the new Database says that its server is gone", func() bool {
+		w.get("late", late)
+		c := apimeta.FindStatusCondition(late.Status.Conditions, v1alpha1.ConditionReady)
+		return c != nil && c.Reason == v1alpha1.ReasonServerNotFound
+	}, func() any { return late.Status.Conditions })
 }
