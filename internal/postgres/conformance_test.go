@@ -45,6 +45,7 @@ func TestConformance(t *testing.T) {
 		{"adopting", adopting},
 		{"the server's word on parameters is foreseen", parameters},
 		{"a checkpoint, by who may", checkpoint},
+		{"standbys, where there are none", noStandbys},
 		{"no password in the server's log, nothing only a superuser may say", leaks},
 	}
 	for _, major := range postgrestest.Versions {

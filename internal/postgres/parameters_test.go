@@ -48,3 +48,11 @@ func checkpoint(t *testing.T, b *bench) {
 		t.Errorf("a weak admin (%t) gets %v", b.weak, err)
 	}
 }
+
+// noStandbys: the statement is right on every version; test/e2e has the standbys.
+func noStandbys(t *testing.T, b *bench) {
+	standbys, err := b.admin.Standbys(t.Context())
+	if err != nil || len(standbys) > 0 {
+		t.Errorf("%v, error %v", standbys, err)
+	}
+}
