@@ -4,15 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -43,18 +40,8 @@ func (r *Reconciler) setupRoles(mgr ctrl.Manager, workers int) error {
 			},
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
 		})).
-		WithLogConstructor(func(req *reconcile.Request) logr.Logger {
-			log := mgr.GetLogger().WithValues("controller", rolesControllerName)
-			if req != nil {
-				log = log.WithValues("namespace", req.Namespace, "name", req.Name)
-			}
-			return log
-		}).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			EnableWarmup:            new(true),
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackoff, maxBackoff),
-		}).
+		WithLogConstructor(reconciling.Log(mgr.GetLogger(), rolesControllerName)).
+		WithOptions(reconciling.Options(workers)).
 		Complete(reconcile.Func(r.keepRoles))
 }
 

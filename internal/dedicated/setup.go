@@ -4,9 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
-	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -16,12 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -30,15 +26,11 @@ import (
 	databasev1 "github.com/example/databases/api/database/v1"
 	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/ownership"
+	"github.com/example/databases/internal/reconciling"
 )
 
-const (
-	// ControllerName is the controller's name in logs and metrics.
-	ControllerName = "server"
-
-	firstBackoff = 250 * time.Millisecond
-	maxBackoff   = 5 * time.Minute
-)
+// ControllerName is the controller's name in logs and metrics.
+const ControllerName = "server"
 
 // children are the kinds that the Database controls and that are watched.
 func children() []client.Object {
@@ -82,18 +74,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		return err
 	}
 	return b.
-		WithLogConstructor(func(req *reconcile.Request) logr.Logger {
-			log := mgr.GetLogger().WithValues("controller", ControllerName)
-			if req != nil {
-				log = log.WithValues("namespace", req.Namespace, "name", req.Name)
-			}
-			return log
-		}).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			EnableWarmup:            new(true),
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackoff, maxBackoff),
-		}).
+		WithLogConstructor(reconciling.Log(mgr.GetLogger(), ControllerName)).
+		WithOptions(reconciling.Options(workers)).
 		Complete(r.Telemetry.Reconciler(r))
 }
 

@@ -4,9 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -15,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -24,14 +21,12 @@ import (
 
 	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/ownership"
+	"github.com/example/databases/internal/reconciling"
 )
 
 const (
 	// ControllerName is the controller's name in logs and metrics.
 	ControllerName = "database"
-
-	firstBackoff = 250 * time.Millisecond
-	maxBackoff   = 5 * time.Minute
 
 	specNameIndex  = "spec.name"
 	serverRefIndex = "spec.serverRef.name"
@@ -75,18 +70,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Watches(&corev1.Secret{}, owner, builder.OnlyMetadata).
 		Watches(newServer(), handler.Funcs{CreateFunc: r.serverMade, UpdateFunc: r.serverChanged, DeleteFunc: r.serverGone}).
 		WatchesRawSource(source.Func(r.Waiting.start)).
-		WithLogConstructor(func(req *reconcile.Request) logr.Logger {
-			log := mgr.GetLogger().WithValues("controller", ControllerName)
-			if req != nil {
-				log = log.WithValues("namespace", req.Namespace, "name", req.Name)
-			}
-			return log
-		}).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			EnableWarmup:            new(true),
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackoff, maxBackoff),
-		}).
+		WithLogConstructor(reconciling.Log(mgr.GetLogger(), ControllerName)).
+		WithOptions(reconciling.Options(workers)).
 		Complete(r.Telemetry.Reconciler(r))
 }
 
