@@ -87,8 +87,8 @@ func checkValues(t *testing.T, p *program) {
 		{"databases_unready_age_max_seconds", "databases_kind", []string{"dedicated", "shared"}},
 		{"databases_unready_age_max_seconds", "databases_ready_reason", []string{"NameConflict", "PostgresUnavailable"}},
 		{"databases_claims_refused_total", "databases_reason", []string{"NameConflict"}},
-		{"controller_runtime_reconcile_total", "controller", []string{"database", "server"}},
-		{"workqueue_depth", "controller", []string{"database", "server"}},
+		{"controller_runtime_reconcile_total", "controller", []string{"database", "server", "server-roles"}},
+		{"workqueue_depth", "controller", []string{"database", "server", "server-roles"}},
 	} {
 		var have []string
 		eventually(t, fmt.Sprintf("%s has for %s %q", c.metric, c.label, c.want), func() bool {
