@@ -116,6 +116,9 @@ type member struct {
 	Tags             tags   `json:"tags"`
 	// LastSeen is when the member last read Patroni's store, in seconds since 1970. Only the member itself says it.
 	LastSeen int64 `json:"dcs_last_seen"`
+	// Failsafe says that the primary told the member, at most Patroni's ttl ago, that it leads without reaching the store.
+	// Only the member itself says it.
+	Failsafe bool `json:"failsafe_mode_is_active"`
 }
 
 // tags are what the launcher lets Patroni publish of the member's image.

@@ -26,8 +26,9 @@ func accepted(db *databasev1.Database, o *observed) map[string]string {
 	}
 	_ = json.Unmarshal([]byte(o.config), &config) // what can't be read has accepted nothing
 	parameters := map[string]string{}
+	unsafe := unsafeParameters(db, o)
 	for name := range db.Spec.Parameters {
-		if value, ok := config.PostgreSQL.Parameters[name]; ok {
+		if value, ok := config.PostgreSQL.Parameters[name]; ok && unsafe[name] == "" {
 			parameters[name] = value
 		}
 	}
@@ -46,8 +47,32 @@ func (o *observed) parameters(db *databasev1.Database, now time.Time) map[string
 			return accepted(db, o) // it is only being restarted, or another one is about to be the primary
 		}
 	}
-	return wantedParameters(db)
+	wanted := wantedParameters(db)
+	for name := range unsafeParameters(db, o) {
+		delete(wanted, name)
+	}
+	return wanted
 }
+
+// unsafeParameters says what is wrong with those of the spec's parameters that PostgreSQL would take, but with which the
+// spec's durability would be an empty word, or writes would wait for ever. It depends on the replicas: what one may have,
+// several may not.
+func unsafeParameters(db *databasev1.Database, o *observed) map[string]string {
+	faults, wanted := map[string]string{}, wantedParameters(db)
+	if value, ok := wanted["synchronous_commit"]; ok && o.synchronous(db) && !slices.Contains(waitsForStandby, strings.ToLower(value)) {
+		faults["synchronous_commit"] = "would lose acknowledged writes at a failover: it must be on or remote_apply, or spec.durability Async"
+	}
+	for _, name := range []string{"wal_sender_timeout", "wal_receiver_timeout"} {
+		if n, err := strconv.Atoi(strings.TrimRight(wanted[name], "usminhd ")); err == nil && n == 0 {
+			faults[name] = "must not be 0: a standby that vanished would hold every write up"
+		}
+	}
+	return faults
+}
+
+// waitsForStandby are the values of synchronous_commit with which a write is on a standby's disk when it is
+// acknowledged, with PostgreSQL's other words for on. It takes no shortened ones for this parameter.
+var waitsForStandby = []string{"on", "remote_apply", "true", "yes", "1"}
 
 func wantedParameters(db *databasev1.Database) map[string]string {
 	wanted := map[string]string{}
@@ -73,11 +98,7 @@ func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database,
 	if err != nil {
 		return serverProblem(err)
 	}
-	for _, name := range []string{"wal_sender_timeout", "wal_receiver_timeout"} {
-		if n, err := strconv.Atoi(strings.TrimRight(wanted[name], "usminhd ")); err == nil && n == 0 {
-			faults[name] = "must not be 0: a standby that vanished would hold every write up"
-		}
-	}
+	maps.Copy(faults, unsafeParameters(db, o))
 	for name, least := range patroniLeast {
 		if n, err := strconv.Atoi(wanted[name]); err == nil && n < least && faults[name] == "" {
 			faults[name] = fmt.Sprintf("must be %d or more: Patroni takes nothing less", least)

@@ -229,6 +229,16 @@ func (r *Reconciler) movePrimary(ctx context.Context, db *databasev1.Database, o
 		p.message = done + "; no standby that stays has every acknowledged write, so that it could be the primary."
 		return p
 	}
+	// After the API server was away from the primary, standbys take the primary's own word for Patroni's ttl that it leads,
+	// and would leave the place of one that steps down empty for that long.
+	now, err := r.memberNow(ctx, candidate, superuser)
+	if err != nil {
+		return p.because(err)
+	}
+	if now.Failsafe {
+		p.message = done + "; " + candidate.Name + " is to see first that the API server is back."
+		return p
+	}
 	limited, cancel := context.WithTimeout(ctx, checkpointLimit)
 	r.checkpoint(limited, db, o) // so that the shutdown before the promotion has little to write
 	cancel()

@@ -9,28 +9,28 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
 
 const (
-	// steady is how long Patroni must have run to be started again. One that ends sooner ends the container, and the
-	// kubelet waits longer from one end to the next.
-	steady = 30 * time.Second
 	// Patroni is asked whether it lives; one that didn't answer twice in time hangs. So it is killed within 3 seconds, and has
 	// at least 6 more to answer again until the kubelet's fourth probe fails and ends the container, PostgreSQL with it.
 	askInterval  = 500 * time.Millisecond
 	askPatience  = time.Second
 	unansweredAt = 2
 	// More than maxRestarts within restartWindow end the container, where people and alerts see them.
-	maxRestarts   = 2
+	maxRestarts   = 5
 	restartWindow = 10 * time.Minute
 )
 
 // process is Patroni's.
 type process struct {
-	pid     int
-	started time.Time
+	pid int
+	// settled says that Patroni has taken its place since it was started: it has read its store, and leads or follows. One
+	// that ends before it has ends the container, and the kubelet waits longer from one end to the next.
+	settled atomic.Bool
 	// hung is told that Patroni answered once and doesn't any more.
 	hung chan struct{}
 	stop context.CancelFunc
@@ -44,12 +44,13 @@ func (l *launch) startPatroni() (*process, error) {
 		return nil, fmt.Errorf("starting %s: %w", argv[0], err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	p := &process{pid: pid, started: time.Now(), hung: make(chan struct{}, 1), stop: stop}
-	go p.ask(ctx, l.rest+"/liveness")
+	p := &process{pid: pid, hung: make(chan struct{}, 1), stop: stop}
+	go p.ask(ctx, l.rest)
 	return p, nil
 }
 
-func (p *process) ask(ctx context.Context, url string) {
+// ask asks Patroni's REST interface, at this URL, until it hangs.
+func (p *process) ask(ctx context.Context, rest string) {
 	client := &http.Client{Timeout: askPatience, Transport: &http.Transport{DisableKeepAlives: true}}
 	answered, unanswered := false, 0
 	for ticker := time.NewTicker(askInterval); ; {
@@ -59,13 +60,20 @@ func (p *process) ask(ctx context.Context, url string) {
 			return
 		case <-ticker.C:
 		}
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		path := "/readiness"
+		if p.settled.Load() {
+			path = "/liveness"
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, rest+path, nil)
 		if err != nil {
 			return
 		}
 		response, err := client.Do(request)
 		if err == nil {
 			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				p.settled.Store(true)
+			}
 			answered, unanswered = true, 0 // whatever it says: the kubelet asks too
 			continue
 		}
@@ -85,7 +93,7 @@ func (l *launch) mayRestart(p *process) bool {
 			recent++
 		}
 	}
-	return recent < maxRestarts && time.Since(p.started) >= l.steady && postmasterRuns(l.settings.PGData)
+	return recent < maxRestarts && p.settled.Load() && postmasterRuns(l.settings.PGData)
 }
 
 // postmaster is the process that PostgreSQL's lock file names; 0 for none. A server that is stopped in peace removes it.

@@ -41,21 +41,21 @@ func startPostmaster(t *testing.T, l *launch) *exec.Cmd {
 // TestSuperviseStartsPatroniAgain where it was killed and PostgreSQL goes on; not where it ends too soon, and not where
 // there is no PostgreSQL.
 func TestSuperviseStartsPatroniAgain(t *testing.T) {
-	const twice = "echo x >>starts; [ $(wc -l <starts) = 3 ] && rm $PGDATA/postmaster.pid && exit 7; sleep 0.3; kill -KILL $$"
-	const forEver = "echo x >>starts; sleep 0.3; kill -KILL $$"
+	const twice = "echo x >>starts; [ $(wc -l <starts) = 3 ] && rm $PGDATA/postmaster.pid && exit 7; sleep 0.8; kill -KILL $$"
+	const forEver = "echo x >>starts; sleep 0.8; kill -KILL $$"
 	for _, c := range []struct {
 		what, script   string
-		steady         time.Duration
+		settles        bool
 		postgres       bool
 		status, starts int
 	}{
-		{"it had run for long", twice, 100 * time.Millisecond, true, 7, 3},
-		{"it ended too soon", twice, time.Minute, true, 137, 1},
-		{"there is no PostgreSQL", twice, 100 * time.Millisecond, false, 137, 1},
-		{"it ends again and again", forEver, 100 * time.Millisecond, true, 137, 1 + maxRestarts},
+		{"it had taken its place", twice, true, true, 7, 3},
+		{"it ended before", twice, false, true, 137, 1},
+		{"there is no PostgreSQL", twice, true, false, 137, 1},
+		{"it ends again and again", forEver, true, true, 137, 1 + maxRestarts},
 	} {
 		l, dir := patroni(t, "PGDATA=$(cat pgdata 2>/dev/null)\n"+c.script)
-		l.steady = c.steady
+		l.rest = answering(t, c.settles)
 		if c.postgres {
 			startPostmaster(t, l)
 			put(t, filepath.Join(dir, "pgdata"), l.settings.PGData)
@@ -67,6 +67,18 @@ func TestSuperviseStartsPatroniAgain(t *testing.T) {
 			t.Errorf("%s: status %d after %d starts, error %v, want %d after %d", c.what, status, got, err, c.status, c.starts)
 		}
 	}
+}
+
+// answering is a Patroni that has taken its place, or one that hasn't yet.
+func answering(t *testing.T, settled bool) (url string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readiness" && !settled {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 // hanging answers once and never again, as a Patroni that was stopped, or one that stops PostgreSQL.
@@ -87,7 +99,7 @@ func hanging(t *testing.T) (url string) {
 func TestSuperviseEndsAPatroniThatHangs(t *testing.T) {
 	l, dir := patroni(t, "[ -e begun ] && exit 7; touch begun; exec sleep 600")
 	startPostmaster(t, l)
-	l.steady, l.rest = 100*time.Millisecond, hanging(t)
+	l.rest = hanging(t)
 	l.python = put(t, l.python, "#!/bin/sh\ncd "+dir+"\n[ -e begun ] && rm "+l.settings.PGData+"/postmaster.pid && exit 7; touch begun; exec sleep 600")
 	var log bytes.Buffer
 	if status, err := supervise(l, &log); status != 7 || err != nil || !exists(filepath.Join(dir, "begun"))() {
@@ -102,7 +114,7 @@ func TestSuperviseEndsAPatroniThatHangs(t *testing.T) {
 func TestSuperviseLetsPatroniStopInPeace(t *testing.T) {
 	l, dir := patroni(t, "trap 'sleep 8; exit 3' TERM; touch begun; while :; do sleep 0.05; done")
 	startPostmaster(t, l)
-	l.steady, l.rest = 100*time.Millisecond, hanging(t)
+	l.rest = hanging(t)
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		await(t, "the script", exists(filepath.Join(dir, "begun")))
@@ -131,7 +143,7 @@ func TestSuperviseTellsPatroniThatPostgresHasEnded(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	l, dir := patroni(t, "while [ ! -e told ]; do sleep 0.05; done; exit 3")
-	l.steady, l.rest = time.Minute, server.URL
+	l.rest = server.URL
 	command := startPostmaster(t, l)
 	var wait sync.WaitGroup
 	wait.Go(func() {

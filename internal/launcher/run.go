@@ -32,9 +32,8 @@ type launch struct {
 	pod         Pod
 	python      string
 	credentials Credentials
-	steady      time.Duration // steady, but in tests
-	rest        string        // the URL of Patroni's REST interface
-	restarts    []time.Time   // when Patroni was started again
+	rest        string      // the URL of Patroni's REST interface
+	restarts    []time.Time // when Patroni was started again
 }
 
 // ready checks everything, and only then writes.
@@ -59,7 +58,7 @@ func ready(ctx context.Context, settings Settings) (*launch, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &launch{settings: settings, steady: steady, python: pythonOf(program), pod: Pod{
+	l := &launch{settings: settings, python: pythonOf(program), pod: Pod{
 		Name: settings.PodName, Namespace: settings.PodNamespace, IP: settings.PodIP,
 		PGData: settings.PGData, RunDir: settings.RunDir, User: user, Program: program, Image: image,
 	}}

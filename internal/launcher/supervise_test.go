@@ -19,7 +19,6 @@ func patroni(t *testing.T, script string) (*launch, string) {
 	l := &launch{
 		settings:    Settings{Template: "scope: db", RunDir: dir, CredentialsDir: secret(t, "one")},
 		pod:         testPod(15),
-		steady:      steady,
 		python:      put(t, filepath.Join(dir, "python"), "#!/bin/sh\ncd "+dir+"\n"+script),
 		credentials: Credentials{Superuser: "one", Replication: "one", REST: "one"},
 	}
