@@ -20,8 +20,9 @@ import (
 )
 
 // finalize waits for those who use the server, stops it, carries out the deletionPolicy, then lets the Database go:
-// Kubernetes' garbage collector deletes what else it owns. Once the stop has begun it goes on, whoever comes. The pods go first, in peace: Patroni needs its store and its rights to the end, and the
-// StatefulSet would make claims again that are deleted before it.
+// Kubernetes' garbage collector deletes what else it owns. Once the stop has begun it goes on, whoever comes. The pods go
+// first, in peace: Patroni needs its store and its rights to the end, and the StatefulSet would make claims again that are
+// deleted before it.
 func (r *Reconciler) finalize(ctx context.Context, stored *unstructured.Unstructured, db *databasev1.Database) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(db, databasev1.Finalizer) {
 		return reconcile.Result{}, nil
@@ -38,11 +39,14 @@ func (r *Reconciler) finalize(ctx context.Context, stored *unstructured.Unstruct
 		case len(users) > 0:
 			return r.awaitUsers(ctx, stored, db, users)
 		}
-		o, err := r.observe(ctx, db)
-		if err != nil {
-			return reconcile.Result{}, err
-		}
-		if err := r.markPrimary(ctx, o, time.Now()); err != nil { // who led while the Database was paused, say
+	}
+	o, err := r.observe(ctx, db)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	// Who led while the Database was paused, say, or leads while the others have stopped already, ready or not.
+	if o.leader != "" {
+		if err := r.markClaim(ctx, o, o.leader, time.Now()); err != nil {
 			return reconciling.RetryConflict(err)
 		}
 	}

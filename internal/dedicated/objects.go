@@ -78,7 +78,7 @@ func (r *Reconciler) scale(ctx context.Context, db *databasev1.Database, o *obse
 	if o.set != nil && o.set.Spec.Replicas != nil && !o.initialized && o.leader == "" {
 		return members{start(o.set), *o.set.Spec.Replicas}, nil // what has begun goes on until there is a primary
 	}
-	if o.set == nil && len(o.claims) > 0 {
+	if o.set == nil && len(o.claims) > 0 && !o.initialized && o.leader == "" {
 		last := o.lastPrimary()
 		if last >= int(want) {
 			return members{int32(last), 1}, &problem{reason: databasev1.ReasonRollingOut, stuck: true, message: fmt.Sprintf( //nolint:gosec // an ordinal
@@ -91,11 +91,16 @@ func (r *Reconciler) scale(ctx context.Context, db *databasev1.Database, o *obse
 	}
 	have := *o.set.Spec.Replicas
 	leader := o.primary()
-	switch {
-	case leader != nil && ordinal(leader.Name) < int(want):
-		return o.stay(want)
-	case leader == nil: // whoever is to be the next one may be one of those that go
+	if leader == nil { // whoever is to be the next one may be one of those that go
 		return members{0, have}, &problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("The replicas become %d once there is a primary.", want)}
+	}
+	if ordinal(leader.Name) < int(want) {
+		// It may be gone, and only the cache not know yet: then those that are to go have the writes.
+		if _, err := r.standbys(ctx, leader, superuser); err != nil {
+			p := &problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("The replicas become %d once the primary, %s, answers.", want, leader.Name)}
+			return members{0, have}, p.because(err)
+		}
+		return o.stay(want)
 	}
 	return members{0, have}, r.movePrimary(ctx, db, o, superuser, int(want),
 		&problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("The replicas become %d.", want)})
@@ -109,10 +114,29 @@ func (o *observed) stay(want int32) (members, *problem) {
 			"The latest data is on the volume of the replica %d: set spec.replicas to %d or more, until it has been copied.",
 			start(o.set), start(o.set)+1)}
 	}
+	if place := o.placeOfHeir(); place >= want && o.initialized {
+		return members{0, place + 1}, &problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf(
+			"The replicas become %d once the primary has moved: the replica %d has the latest data.", want, place)}
+	}
 	if o.leaving(want) {
 		return members{0, want}, &problem{reason: databasev1.ReasonRollingOut, message: fmt.Sprintf("The replicas become %d.", want)}
 	}
 	return members{0, want}, nil
+}
+
+// placeOfHeir is the lowest ordinal of those that may lead now: the primary, else its heirs; -1 where nobody is known.
+func (o *observed) placeOfHeir() int32 {
+	heirs := o.heirs
+	if o.leader != "" {
+		heirs = []string{o.leader}
+	}
+	place := -1
+	for _, name := range heirs {
+		if n := ordinal(name); place < 0 || n < place {
+			place = n
+		}
+	}
+	return int32(place) //nolint:gosec // an ordinal
 }
 
 // leaving reports pods that the wished number of replicas leaves no place for.
@@ -177,6 +201,11 @@ func (r *Reconciler) markPrimary(ctx context.Context, o *observed, now time.Time
 	if primary == nil {
 		return nil
 	}
+	return r.markClaim(ctx, o, primary.Name, now)
+}
+
+// markClaim notes on the claim of the pod of this name that it is the primary.
+func (r *Reconciler) markClaim(ctx context.Context, o *observed, primary string, now time.Time) error {
 	before := o.claimOf(primary)
 	if before == nil || before == o.latest() || before.DeletionTimestamp != nil {
 		return nil

@@ -30,6 +30,9 @@ type observed struct {
 	initialized, bootstrapping bool
 	// sync are the standbys that have every acknowledged write; empty while the present primary has chosen none.
 	sync []string
+	// heirs are those of whom Patroni lets one lead while nobody does: the primary and the standbys that had every
+	// acknowledged write last. Empty where it keeps none, as without synchronous standbys.
+	heirs []string
 	// config is the members' shared configuration as it is in Patroni's store.
 	config string
 	// inspection is the pod that finds out what a new image holds, nil for none.
@@ -80,8 +83,12 @@ func (r *Reconciler) observeStore(ctx context.Context, db *databasev1.Database, 
 	o.leader, o.config = leader["leader"], config[configAnnotation]
 	id, begun := config["initialize"]
 	o.initialized, o.bootstrapping = id != "", begun && id == ""
-	if names := sync["sync_standby"]; names != "" && sync["leader"] == o.leader { // not an earlier primary's
-		o.sync = strings.Split(names, ",")
+	names := strings.FieldsFunc(sync["sync_standby"], func(c rune) bool { return c == ',' })
+	if sync["leader"] == o.leader { // not an earlier primary's
+		o.sync = names
+	}
+	if sync["leader"] != "" {
+		o.heirs = append(names, sync["leader"])
 	}
 	pod := &corev1.Pod{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: db.Name + suffixInspect}, pod)

@@ -78,9 +78,11 @@ func patroniDynamic(db *databasev1.Database, o *observed, parameters map[string]
 }
 
 // synchronous reports that a write is acknowledged only once a standby has it. It holds as long as there are standbys,
-// also when the spec wishes for fewer: until then the primary may have to move.
+// also when the spec wishes for fewer: until then the primary may have to move. And it holds while nobody leads and
+// Patroni knows who may: without it, a member that lacks acknowledged writes could.
 func (o *observed) synchronous(db *databasev1.Database) bool {
-	return db.Spec.Durability != databasev1.DurabilityAsync && (db.Spec.Replicas > 1 || len(o.pods) > 1)
+	return db.Spec.Durability != databasev1.DurabilityAsync &&
+		(db.Spec.Replicas > 1 || len(o.pods) > 1 || o.primary() == nil && len(o.heirs) > 0)
 }
 
 // synchronousStandbys is how many standbys have every acknowledged write. It is one, but while the primary has to leave

@@ -1,6 +1,7 @@
 package dedicated
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,22 +71,25 @@ func (r *Reconciler) recloneStuck(ctx context.Context, db *databasev1.Database, 
 		}
 	}
 	since := r.idle.update(db.UID, idle, now)
+	var first *problem
 	for i := range o.pods {
 		pod := &o.pods[i]
 		began, isIdle := since[pod.UID]
-		claim := o.claimOf(pod)
-		if !isIdle || claim == nil || now.Sub(began) < r.stuckAfter() {
+		claim := o.claimOf(pod.Name)
+		if !isIdle || claim == nil || now.Sub(began) < r.stuckAfter(db) {
 			continue
 		}
 		if last, err := time.Parse(time.RFC3339, claim.Annotations[recloneAnnotation]); err == nil && now.Sub(last) < recloneInterval {
-			return stuck(pod, claim, "although it was cloned anew at "+last.UTC().Format(time.RFC3339))
+			first = cmp.Or(first, stuck(pod, claim, "although it was cloned anew at "+last.UTC().Format(time.RFC3339)))
+			continue
 		}
 		if _, err := r.memberNow(ctx, pod, superuser); err != nil { // on a lost node, say
-			return stuck(pod, claim, "and Patroni in it doesn't answer")
+			first = cmp.Or(first, stuck(pod, claim, "and Patroni in it doesn't answer"))
+			continue
 		}
 		return r.reclone(ctx, db, pod, claim, superuser, now)
 	}
-	return nil
+	return first
 }
 
 // stuck says what a person can do about a standby.
@@ -109,21 +113,21 @@ func (r *Reconciler) reclone(ctx context.Context, db *databasev1.Database, pod *
 		return p.because(errors.Join(err, r.Client.Patch(ctx, refused, client.MergeFrom(noted), client.FieldOwner(r.FieldManager))))
 	}
 	r.Recorder.Eventf(db, pod, corev1.EventTypeWarning, databasev1.ReasonRecloning, "Reclone",
-		"The standby %s has not come to stream for %s: its data is thrown away and copied from the primary.", pod.Name, r.stuckAfter())
+		"The standby %s has not come to stream for %s: its data is thrown away and copied from the primary.", pod.Name, r.stuckAfter(db))
 	return p
 }
 
-func (r *Reconciler) stuckAfter() time.Duration {
-	if r.StuckAfter > 0 {
-		return r.StuckAfter
-	}
-	return defaultStuckAfter
+// stuckAfter is longer where checkpoints are rarer: a standby that starts replays what was written since the last one,
+// and doesn't stream until it has.
+func (r *Reconciler) stuckAfter(db *databasev1.Database) time.Duration {
+	apart, _ := duration(string(db.Spec.Parameters["checkpoint_timeout"]), time.Second) // 0 for what isn't one
+	return max(cmp.Or(r.StuckAfter, defaultStuckAfter), 2*apart)
 }
 
-// claimOf is the claim of the pod's volume; nil where the cache has none.
-func (o *observed) claimOf(pod *corev1.Pod) *corev1.PersistentVolumeClaim {
+// claimOf is the claim of the volume of the pod of this name; nil where the cache has none.
+func (o *observed) claimOf(pod string) *corev1.PersistentVolumeClaim {
 	for i := range o.claims {
-		if o.claims[i].Name == volumeName+"-"+pod.Name {
+		if o.claims[i].Name == volumeName+"-"+pod {
 			return &o.claims[i]
 		}
 	}

@@ -199,12 +199,7 @@ func (r *Reconciler) lagging(ctx context.Context, o *observed, superuser *corev1
 	if primary == nil {
 		return "there is no primary", nil
 	}
-	admin, err := r.connect(primary, superuser)
-	if err != nil {
-		return "", err
-	}
-	defer admin.Close()
-	standbys, err := admin.Standbys(ctx)
+	standbys, err := r.standbys(ctx, primary, superuser)
 	if err != nil {
 		return "the standbys' lag can't be read", err
 	}
@@ -218,6 +213,16 @@ func (r *Reconciler) lagging(ctx context.Context, o *observed, superuser *corev1
 		}
 	}
 	return "", nil
+}
+
+// standbys asks the primary who streams from it. It fails where the pod is no primary any more.
+func (r *Reconciler) standbys(ctx context.Context, primary *corev1.Pod, superuser *corev1.Secret) (map[string]int64, error) {
+	admin, err := r.connect(primary, superuser)
+	if err != nil {
+		return nil, err
+	}
+	defer admin.Close()
+	return admin.Standbys(ctx)
 }
 
 // movePrimary lets a standby below the ordinal that has every acknowledged write be the primary, so that the present one

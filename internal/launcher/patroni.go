@@ -49,7 +49,7 @@ func (l *launch) startPatroni() (*process, error) {
 	return p, nil
 }
 
-// ask asks Patroni's REST interface, at this URL, until it hangs.
+// ask asks Patroni's REST interface, at this URL, until it has ended, and says each time that it hangs.
 func (p *process) ask(ctx context.Context, rest string) {
 	client := &http.Client{Timeout: askPatience, Transport: &http.Transport{DisableKeepAlives: true}}
 	answered, unanswered := false, 0
@@ -77,9 +77,11 @@ func (p *process) ask(ctx context.Context, rest string) {
 			answered, unanswered = true, 0 // whatever it says: the kubelet asks too
 			continue
 		}
-		if unanswered++; answered && unanswered == unansweredAt {
-			p.hung <- struct{}{}
-			return
+		if unanswered++; answered && unanswered >= unansweredAt {
+			select {
+			case p.hung <- struct{}{}:
+			default: // nobody has heard the last one yet
+			}
 		}
 	}
 }

@@ -6,13 +6,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// standbysSQL counts from what a standby has on its disk: that is what a failover keeps.
+// standbysSQL counts from what a standby has on its disk: that is what a failover keeps. Its one row without a name is
+// for a server without standbys, which would otherwise not be asked for its position, and answer also in recovery.
 const standbysSQL = `
-SELECT application_name, greatest(max(pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn)), 0)::bigint
-FROM pg_stat_replication WHERE state = 'streaming' AND flush_lsn IS NOT NULL GROUP BY application_name`
+SELECT coalesce(application_name, ''), greatest(max(pg_wal_lsn_diff(here.lsn, flush_lsn)), 0)::bigint
+FROM (SELECT pg_current_wal_lsn() AS lsn) AS here
+LEFT JOIN pg_stat_replication ON state = 'streaming' AND flush_lsn IS NOT NULL GROUP BY application_name`
 
 // Standbys are those that stream from the server, by the name that they give themselves, each with the bytes of the
-// write-ahead log that it lacks. Only a superuser, or a member of pg_monitor, sees them.
+// write-ahead log that it lacks. Only a superuser, or a member of pg_monitor, sees them. A server that is a standby itself
+// gives an error.
 func (s *Server) Standbys(ctx context.Context) (map[string]int64, error) {
 	standbys := map[string]int64{}
 	err := s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -24,7 +27,9 @@ func (s *Server) Standbys(ctx context.Context) (map[string]int64, error) {
 			var name string
 			var lag int64
 			_, err = pgx.ForEachRow(rows, []any{&name, &lag}, func() error {
-				standbys[name] = lag
+				if name != "" {
+					standbys[name] = lag
+				}
 				return nil
 			})
 			return err
