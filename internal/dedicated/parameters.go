@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/internal/postgres"
 )
 
 // accepted are those of the spec's parameters that are in the members' shared configuration, with the values that they
@@ -63,21 +64,11 @@ func unsafeParameters(db *databasev1.Database, o *observed) map[string]string {
 		faults["synchronous_commit"] = "would lose acknowledged writes at a failover: it must be on or remote_apply, or spec.durability Async"
 	}
 	for _, name := range []string{"wal_sender_timeout", "wal_receiver_timeout"} {
-		if limit, err := duration(wanted[name], time.Millisecond); err == nil && limit == 0 {
+		if limit, err := postgres.Duration(wanted[name], time.Millisecond); err == nil && limit == 0 {
 			faults[name] = "must not be 0: a standby that vanished would hold every write up"
 		}
 	}
 	return faults
-}
-
-// duration is a time as PostgreSQL reads it, rounded to the unit of the parameter, which is also that of a number alone.
-func duration(value string, of time.Duration) (time.Duration, error) {
-	number := strings.TrimRight(value, "usminhd ")
-	unit := map[string]time.Duration{
-		"": of, "us": time.Microsecond, "ms": time.Millisecond, "s": time.Second, "min": time.Minute, "h": time.Hour, "d": 24 * time.Hour,
-	}[strings.TrimSpace(value[len(number):])]
-	n, err := strconv.ParseFloat(number, 64)
-	return time.Duration(n * float64(unit)).Round(of), err
 }
 
 // waitsForStandby are the values of synchronous_commit with which a write is on a standby's disk when it is

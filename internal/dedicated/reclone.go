@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/internal/postgres"
 )
 
 const (
@@ -120,7 +121,7 @@ func (r *Reconciler) reclone(ctx context.Context, db *databasev1.Database, pod *
 // stuckAfter is longer where checkpoints are rarer: a standby that starts replays what was written since the last one,
 // and doesn't stream until it has.
 func (r *Reconciler) stuckAfter(db *databasev1.Database) time.Duration {
-	apart, _ := duration(string(db.Spec.Parameters["checkpoint_timeout"]), time.Second) // 0 for what isn't one
+	apart, _ := postgres.Duration(string(db.Spec.Parameters["checkpoint_timeout"]), time.Second) // 0 for what isn't one
 	return max(cmp.Or(r.StuckAfter, defaultStuckAfter), 2*apart)
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -40,10 +41,17 @@ func (s *Server) CheckParameters(ctx context.Context, parameters map[string]stri
 			return err
 		})
 	})
+	faults := map[string]string{}
+	for _, name := range loadedAtLogin {
+		if fault, failed := s.loadFault(ctx, name, parameters[name]); fault != "" {
+			faults[name] = fault
+		} else if err == nil {
+			err = failed
+		}
+	}
 	if err != nil {
 		return nil, errorf(KindFailed, err, "The server's parameters could not be read.")
 	}
-	faults := map[string]string{}
 	for name, value := range parameters {
 		i := slices.IndexFunc(known, func(p parameter) bool { return p.Name == name })
 		switch {
@@ -56,6 +64,53 @@ func (s *Server) CheckParameters(ctx context.Context, parameters map[string]stri
 		}
 	}
 	return faults, nil
+}
+
+// loadedAtLogin name libraries that each new connection loads: with a wrong one nobody can log in any more.
+var loadedAtLogin = []string{"session_preload_libraries", "local_preload_libraries"}
+
+// loadFault says which library of the parameter's value can't be loaded; empty where all can. What is loaded stays in one
+// of the connections, as it would be in each of them.
+func (s *Server) loadFault(ctx context.Context, name, value string) (fault string, err error) {
+	for library := range strings.SplitSeq(value, ",") {
+		library = strings.Trim(library, ` "`)
+		if library == "" {
+			continue
+		}
+		file := library
+		if name == "local_preload_libraries" {
+			file = "$libdir/plugins/" + library
+		}
+		err := s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+			return s.intercept(ctx, "LOAD", func(ctx context.Context) error {
+				_, err := conn.Exec(ctx, "LOAD "+literal(file))
+				return err
+			})
+		})
+		switch code := sqlState(err); {
+		case err == nil, code == codeInsufficientPrivilege:
+		case code != "":
+			return fmt.Sprintf("names the library %q, which the server can't load", library), nil
+		default:
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// Duration is a time as PostgreSQL reads it in its configuration, rounded to the unit of the parameter, which is also that
+// of a number alone.
+func Duration(value string, of time.Duration) (time.Duration, error) {
+	number := strings.TrimRight(strings.TrimSpace(value), "usminhd ")
+	factor, known := units[1][strings.TrimSpace(strings.TrimSpace(value)[len(number):])]
+	n, err := strconv.ParseFloat(number, 64)
+	switch {
+	case err != nil:
+		return 0, err
+	case !known:
+		return time.Duration(n * float64(of)).Round(of), nil
+	}
+	return time.Duration(n * factor * float64(time.Microsecond)).Round(of), nil
 }
 
 // fault says why the parameter doesn't take the value; empty where it does. The rules are those of PostgreSQL's
