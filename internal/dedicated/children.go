@@ -3,6 +3,7 @@ package dedicated
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -25,16 +26,16 @@ const configAnnotation = "config"
 // access is what Patroni may do: see the members, write its own four ConfigMaps and its own pods' labels.
 func access(db *databasev1.Database) []child {
 	name, namespace := db.Name, db.Namespace
-	var pods, maps []string
+	var pods, configMaps []string
 	for i := range maxReplicas {
 		pods = append(pods, podName(db, i))
 	}
 	for _, suffix := range storeSuffixes {
-		maps = append(maps, name+suffix)
+		configMaps = append(configMaps, name+suffix)
 	}
 	role := rbacv1ac.Role(name, namespace).WithRules(
 		rule("configmaps", "list", "watch"), rule("pods", "list", "watch"), // by label, which RBAC can't name
-		rule("configmaps", "get", "patch", "update").WithResourceNames(maps...),
+		rule("configmaps", "get", "patch", "update").WithResourceNames(configMaps...),
 		rule("pods", "get", "patch", "update").WithResourceNames(pods...))
 	binding := rbacv1ac.RoleBinding(name, namespace).
 		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(name)).
@@ -52,8 +53,8 @@ func rule(resource string, verbs ...string) *rbacv1ac.PolicyRuleApplyConfigurati
 }
 
 // store is Patroni's store. It is made here, so that nothing of it outlives the Database and Patroni needs no right to
-// make ConfigMaps.
-func store(db *databasev1.Database, o *observed, parameters map[string]string) ([]child, error) {
+// make ConfigMaps. Where it has other parameters than the store has now, members are to be asked whether they took them.
+func (r *Reconciler) store(db *databasev1.Database, o *observed, parameters map[string]string) ([]child, error) {
 	var children []child
 	for _, suffix := range storeSuffixes {
 		wish := corev1ac.ConfigMap(db.Name+suffix, db.Namespace).WithLabels(selectorLabels(db))
@@ -63,6 +64,9 @@ func store(db *databasev1.Database, o *observed, parameters map[string]string) (
 				return nil, err
 			}
 			wish.WithAnnotations(map[string]string{configAnnotation: string(config)})
+			if o.initialized && !maps.Equal(configuredParameters(string(config)), configuredParameters(o.config)) {
+				r.configured.begin(db.UID)
+			}
 		}
 		children = append(children, child{&corev1.ConfigMap{}, wish})
 	}

@@ -1,10 +1,19 @@
 package dedicated
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"maps"
+	"net"
 	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	databasev1 "github.com/example/databases/api/database/v1"
 )
@@ -44,6 +53,66 @@ func TestUnsafeParameters(t *testing.T) {
 		}
 		if kept := accepted(db, o); kept["work_mem"] != "8MB" || (kept[c.name] == "") != (len(c.want) == 1) {
 			t.Errorf("%s = %s, %s, %d replicas: those that stay are %q", c.name, c.value, c.durability, c.replicas, kept)
+		}
+	}
+}
+
+// TestScaleKeepsWhoHasTheWrites: a member that leads, or of whom Patroni would let one lead, has a place, whatever the spec
+// wishes; and replicas go only when the primary says itself that it is one (test/e2e has one that does).
+func TestScaleKeepsWhoHasTheWrites(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		have    int32 // of the StatefulSet; 0 for none
+		members []string
+		leader  string
+		heirs   []string
+		new     bool // there was never data
+		want    members
+		says    string
+	}{
+		{"the primary doesn't answer", 3, []string{"primary", "standby", "standby"}, "a-0", nil, false, members{0, 3}, "once the primary, a-0, answers"},
+		{"there is no primary", 3, []string{"standby", "standby", "standby"}, "", []string{"a-0", "a-1"}, false, members{0, 3}, "once there is a primary"},
+		{"another one became the primary while they went", 1, []string{"standby", "primary", "leaving"}, "a-1", nil, false, members{0, 2}, "the replica 1 has the latest data"},
+		{"it is gone, and the store names it", 1, []string{"standby"}, "a-2", nil, false, members{0, 3}, "the replica 2 has the latest data"},
+		{"nobody leads, and others may", 1, []string{"standby"}, "", []string{"a-2", "a-1"}, false, members{0, 2}, "the replica 1 has the latest data"},
+		{"nobody leads, and it may", 1, []string{"standby"}, "", []string{"a-0", "a-1"}, false, members{0, 1}, ""},
+		{"nothing is known yet", 1, []string{"standby"}, "", nil, true, members{0, 1}, ""},
+		{"volumes of an earlier one", 0, nil, "", nil, true, members{2, 1}, "set spec.replicas to 3"},
+		{"its StatefulSet was deleted alone", 0, nil, "a-0", nil, false, members{0, 1}, ""},
+	} {
+		o := pods(c.members...)
+		o.leader, o.heirs, o.initialized = c.leader, c.heirs, !c.new
+		if c.have > 0 {
+			o.set = &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &c.have}}
+		}
+		o.claims = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data-a-2",
+			Annotations: map[string]string{primaryAnnotation: time.Now().UTC().Format(primaryTime)}}}}
+		r := &Reconciler{Dial: func(context.Context, *corev1.Pod, int) (net.Conn, error) { return nil, errors.New("no answer") }}
+		got, p := r.scale(t.Context(), &databasev1.Database{Spec: databasev1.DatabaseSpec{Replicas: 1}}, o, &corev1.Secret{})
+		said := ""
+		if p != nil {
+			said = p.message
+		}
+		if got != c.want || !strings.Contains(said, c.says) || (said == "") != (c.says == "") {
+			t.Errorf("%s: %+v, %q; want %+v, %q", c.what, got, said, c.want, c.says)
+		}
+	}
+}
+
+// TestSynchronousWhileNobodyLeads: Patroni forgets who may lead where it is told that writes aren't synchronous any more.
+func TestSynchronousWhileNobodyLeads(t *testing.T) {
+	db := &databasev1.Database{Spec: databasev1.DatabaseSpec{Replicas: 1, Durability: databasev1.DurabilitySync}}
+	for _, c := range []struct {
+		member string
+		heirs  []string
+		want   bool
+	}{
+		{"standby", []string{"a-1"}, true}, {"primary", []string{"a-0"}, false}, {"standby", nil, false},
+	} {
+		o := pods(c.member)
+		o.heirs = c.heirs
+		if got := o.synchronous(db); got != c.want {
+			t.Errorf("a %s, and %q may lead: %t", c.member, c.heirs, got)
 		}
 	}
 }

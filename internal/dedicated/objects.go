@@ -20,7 +20,7 @@ import (
 // applyObjects brings every object but the login's Secret and the claims to the wish. What stands in the way of one
 // keeps no other from its wish; only the StatefulSet waits until all it needs is there.
 func (r *Reconciler) applyObjects(ctx context.Context, db *databasev1.Database, o *observed, image string, superuser *corev1.Secret, f *findings) error {
-	config, err := store(db, o, o.parameters(db, time.Now()))
+	config, err := r.store(db, o, o.parameters(db, time.Now()))
 	if err != nil {
 		return err
 	}

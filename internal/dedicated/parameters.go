@@ -20,20 +20,24 @@ import (
 // accepted are those of the spec's parameters that are in the members' shared configuration, with the values that they
 // have there.
 func accepted(db *databasev1.Database, o *observed) map[string]string {
-	var config struct {
-		PostgreSQL struct {
-			Parameters map[string]string `json:"parameters"`
-		} `json:"postgresql"`
-	}
-	_ = json.Unmarshal([]byte(o.config), &config) // what can't be read has accepted nothing
-	parameters := map[string]string{}
-	unsafe := unsafeParameters(db, o)
+	parameters, configured, unsafe := map[string]string{}, configuredParameters(o.config), unsafeParameters(db, o)
 	for name := range db.Spec.Parameters {
-		if value, ok := config.PostgreSQL.Parameters[name]; ok && unsafe[name] == "" {
+		if value, ok := configured[name]; ok && unsafe[name] == "" {
 			parameters[name] = value
 		}
 	}
 	return parameters
+}
+
+// configuredParameters are all of the members' shared configuration; none of one that can't be read.
+func configuredParameters(config string) map[string]string {
+	var content struct {
+		PostgreSQL struct {
+			Parameters map[string]string `json:"parameters"`
+		} `json:"postgresql"`
+	}
+	_ = json.Unmarshal([]byte(config), &content)
+	return content.PostgreSQL.Parameters
 }
 
 // parameters are those to be in the members' shared configuration now. While there is a primary, and before there was
@@ -113,10 +117,9 @@ func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database,
 			wanted[name] = value
 		}
 	}
-	children, err := store(db, o, wanted)
+	config, err := r.store(db, o, wanted)
 	if err == nil {
-		r.configured.begin(db.UID)
-		err = r.applyChildren(ctx, db, children)
+		err = r.applyChildren(ctx, db, config)
 	}
 	switch {
 	case apierrors.IsConflict(err):

@@ -42,13 +42,27 @@ func diagnose(db *databasev1.Database, o *observed, now time.Time) *problem {
 	}
 	switch serving := o.serving(); {
 	case serving < want && (o.primary() != nil || started < want):
-		return &problem{reason: databasev1.ReasonPodsStarting, message: fmt.Sprintf("%d of %d replicas are ready.", serving, want)}
+		return &problem{reason: databasev1.ReasonPodsStarting, message: fmt.Sprintf("%d of %d replicas are ready%s.", serving, want, o.copying())}
 	case o.primary() == nil:
 		return &problem{reason: databasev1.ReasonNoPrimary, message: "No replica takes writes; Patroni is electing one."}
 	case o.synchronous(db) && len(o.sync) == 0:
 		return &problem{reason: databasev1.ReasonPodsStarting, message: "No standby has every acknowledged write yet."}
 	}
 	return nil
+}
+
+// copying names the members that copy the primary's data: that may take long, and for ever where it fails again and again.
+func (o *observed) copying() string {
+	var names []string
+	for i := range o.pods {
+		if memberOf(&o.pods[i]).State == "creating replica" {
+			names = append(names, o.pods[i].Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; copying the primary's data: " + strings.Join(names, ", ")
 }
 
 // isStarted reports that the member has served once since its container started.
