@@ -116,3 +116,28 @@ func TestSynchronousWhileNobodyLeads(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswers: a server without a primary is waited for as long as a failover takes, and not for ever.
+func TestAnswers(t *testing.T) {
+	db := &databasev1.Database{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
+	now := time.Now()
+	r := &Reconciler{}
+	for _, c := range []struct {
+		what    string
+		members []string
+		at      time.Duration
+		want    bool
+	}{
+		{"it serves", []string{"primary"}, 0, true},
+		{"a failover begins", []string{"standby"}, time.Minute, true},
+		{"it takes long", []string{"standby"}, time.Minute + leaderlessLimit - time.Second, true},
+		{"for ever", []string{"standby"}, time.Minute + leaderlessLimit, false},
+		{"there is one again", []string{"primary"}, 10 * time.Minute, true},
+		{"and none once more", []string{"standby"}, 11 * time.Minute, true},
+		{"nothing runs", []string{"down"}, 11 * time.Minute, false},
+	} {
+		if got := r.answers(db, pods(c.members...), now.Add(c.at)); got != c.want {
+			t.Errorf("%s: %t, want %t", c.what, got, c.want)
+		}
+	}
+}

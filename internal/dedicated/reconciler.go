@@ -68,8 +68,9 @@ type Reconciler struct {
 
 	logins   credentials.LoginSchedule
 	restarts restarts
-	// idle are standbys that don't stream, waiting members that wait for another one's data.
-	idle, waiting idleSince
+	// idle are standbys that don't stream, waiting members that wait for another one's data, leaderless Databases that are
+	// being deleted and have no primary.
+	idle, waiting, leaderless idleSince
 	// configured is when parameters were written that not all members have looked at yet.
 	configured looks
 }

@@ -82,6 +82,7 @@ func (r *Reconciler) forget(db types.UID) {
 	r.configured.forget(db)
 	r.idle.update(db, nil, time.Time{})
 	r.waiting.update(db, nil, time.Time{})
+	r.leaderless.update(db, nil, time.Time{})
 }
 
 func (r *restarts) forget(uid types.UID) {

@@ -34,9 +34,21 @@ func (r *Reconciler) users(ctx context.Context, db *databasev1.Database) ([]stri
 	if err != nil {
 		return nil, err
 	}
-	// While one is ready there is a primary, or there will be one.
-	answers := slices.ContainsFunc(o.pods, func(p corev1.Pod) bool { return isPodReady(&p) })
-	return usersOf(all.Items, db.Name, answers), nil
+	return usersOf(all.Items, db.Name, r.answers(db, o, time.Now())), nil
+}
+
+// leaderlessLimit is longer than a failover takes: a server without a primary for so long has none for good.
+const leaderlessLimit = 2 * time.Minute
+
+// answers reports that the server can be told to drop databases, or soon will.
+func (r *Reconciler) answers(db *databasev1.Database, o *observed, now time.Time) bool {
+	var without []types.UID
+	if o.primary() == nil {
+		without = append(without, db.UID)
+	}
+	since, leaderless := r.leaderless.update(db.UID, without, now)[db.UID]
+	ready := slices.ContainsFunc(o.pods, func(p corev1.Pod) bool { return isPodReady(&p) })
+	return !leaderless || ready && now.Sub(since) < leaderlessLimit
 }
 
 func usersOf(all []v1alpha1.Database, server string, answers bool) []string {
@@ -90,6 +102,9 @@ func (r *Reconciler) awaitUsers(ctx context.Context, stored *unstructured.Unstru
 		return reconciling.RetryConflict(err)
 	}
 	r.report(ctx, before, db)
+	if o.primary() == nil {
+		return reconcile.Result{RequeueAfter: waitingDelay}, nil
+	}
 	return reconciling.Resync(r.Resync), nil // the users' end wakes it, and what happens to the pods
 }
 
