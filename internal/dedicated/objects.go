@@ -136,7 +136,7 @@ func (o *observed) placeOfHeir() int32 {
 			place = n
 		}
 	}
-	return int32(place) //nolint:gosec // an ordinal
+	return int32(place)
 }
 
 // leaving reports pods that the wished number of replicas leaves no place for.
