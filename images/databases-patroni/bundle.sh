@@ -4,7 +4,7 @@
 # as a Debian package.
 #
 #   DEST/bin/python3.11       finds everything below from where it lies, so the bundle runs from any folder
-#   DEST/lib/python3.11       the standard library
+#   DEST/lib/python311.zip    the standard library; what of it is compiled from C is in DEST/lib/python3.11
 #   DEST/lib/python3/dist-packages   Patroni and what it imports
 #   DEST/syslib               shared libraries, without glibc: that is the image's own
 set -eu
@@ -53,7 +53,21 @@ find "$dest" -type f \( -name '*.so' -o -name '*.so.*' -o -name $python \) -exec
 # shellcheck disable=SC2016 # $ORIGIN is for the loader
 patchelf --force-rpath --set-rpath '$ORIGIN/../syslib' "$dest/bin/$python"
 
-# Compiled once, here; "unchecked" because copying changes the files' times.
-"$dest/bin/$python" -I -m compileall -q --invalidation-mode unchecked-hash "$dest/lib" >/dev/null || true
-"$dest/bin/$python" -I -c 'import patroni.__main__, patroni.ctl, patroni.dcs.kubernetes, psycopg2, urllib3, yaml'
+# Every start of a pod copies the bundle, and pays for each file. So Python's own library is one archive, as in the packages
+# that Python offers for embedding (what finds the library by os.pyc, and what is compiled from C, stay files), and modules are
+# there compiled only. "unchecked" because copying changes the files' times.
+"$dest/bin/$python" -I -m compileall -q -b --invalidation-mode unchecked-hash "$dest/lib" >/dev/null || true
+find "$dest/lib" -name '*.py' -exec sh -c 'for source; do [ ! -e "${source}c" ] || rm "$source"; done' sh {} +
+"$dest/bin/$python" -I - "$stdlib" "$dest/lib/python311.zip" <<'archive'
+import os, sys, zipfile
+library, archive = sys.argv[1:]
+with zipfile.ZipFile(archive, "w") as z:
+    for folder, _, files in sorted(os.walk(library)):
+        if os.path.basename(folder) != "lib-dynload":
+            for name in sorted(files):
+                path = os.path.join(folder, name)
+                z.write(path, os.path.relpath(path, library))
+archive
+find "$stdlib" -mindepth 1 -maxdepth 1 ! -name lib-dynload ! -name os.pyc -exec rm -rf {} +
+"$dest/bin/$python" -I -c 'import patroni.__main__, patroni.ctl, patroni.dcs.kubernetes, psycopg2, urllib3, yaml, multiprocessing.spawn, ssl, json, encodings.idna'
 chmod -R a+rX "$dest"
