@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	databasev1 "github.com/example/databases/api/database/v1"
@@ -82,6 +83,44 @@ func TestUnblock(t *testing.T) {
 		}
 		if _, begun := config.Annotations["initialize"]; begun != look.begun {
 			t.Errorf("after %s somebody has begun: %t, want %t", look.after, begun, look.begun)
+		}
+	}
+}
+
+// TestUnblockOnlyWhatIsHalfDone: the store, as the API server has it, says whether somebody has begun, and hasn't come to an end.
+func TestUnblockOnlyWhatIsHalfDone(t *testing.T) {
+	api := testenv.Get(t).Client()
+	namespace := testenv.Namespace(t, api)
+	r := &Reconciler{Client: api, Live: api, FieldManager: "test"}
+	waits := pods("standby")
+	waits.bootstrapping = true
+	waits.pods[0].Annotations["status"] = `{"state":"stopped"}`
+	waits.pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: postgresContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	for name, notes := range map[string]map[string]string{
+		"done": {"initialize": "7", "config": "{}"}, "not-begun": {"config": "{}"}, "half-done": {"initialize": "", "config": "{}"}, "missing": nil,
+	} {
+		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-config", Annotations: notes}}
+		if notes != nil {
+			if err := api.Create(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+		}
+		db := &databasev1.Database{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name)}}
+		begin := time.Now()
+		for _, after := range []time.Duration{0, bootstrapTime} {
+			if err := r.unblock(t.Context(), db, waits, begin.Add(after)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if notes == nil {
+			continue
+		}
+		version := config.ResourceVersion
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil {
+			t.Fatal(err)
+		}
+		if changed := config.ResourceVersion != version; changed != (name == "half-done") || config.Annotations["config"] != "{}" {
+			t.Errorf("%s: changed %t, to %v", name, changed, config.Annotations)
 		}
 	}
 }

@@ -22,7 +22,7 @@ type ward struct {
 	*Reconciler
 	api      client.Client
 	db       *databasev1.Database
-	patronis *patronis
+	patroni  *fakePatroni
 	recorder *events.FakeRecorder
 	began    time.Time
 }
@@ -30,9 +30,9 @@ type ward struct {
 func newWard(t *testing.T, claims ...string) *ward {
 	t.Helper()
 	api := testenv.Get(t).Client()
-	w := &ward{T: t, api: api, patronis: newPatronis(t), recorder: events.NewFakeRecorder(100), began: time.Now().UTC().Truncate(time.Second)}
+	w := &ward{T: t, api: api, patroni: newFakePatroni(t), recorder: events.NewFakeRecorder(100), began: time.Now().UTC().Truncate(time.Second)}
 	w.db = &databasev1.Database{ObjectMeta: metav1.ObjectMeta{Namespace: testenv.Namespace(t, api), Name: "a", UID: "a"}}
-	w.Reconciler = &Reconciler{Client: api, Live: api, FieldManager: "test", Recorder: w.recorder, Dial: reachPatroni(w.patronis)}
+	w.Reconciler = &Reconciler{Client: api, Live: api, FieldManager: "test", Recorder: w.recorder, Dial: reachPatroni(w.patroni)}
 	for _, name := range claims {
 		claim := claim("1Gi", "1Gi")
 		claim.Namespace, claim.Name, claim.Status = w.db.Namespace, name, corev1.PersistentVolumeClaimStatus{}
@@ -58,7 +58,7 @@ func (w *ward) lookAt(after time.Duration, o *observed) *problem {
 		w.Fatal(err)
 	}
 	o.claims = claims.Items
-	return w.recloneStuck(w.Context(), w.db, o, w.patronis.secret(), w.began.Add(after))
+	return w.recloneStuck(w.Context(), w.db, o, w.patroni.secret(), w.began.Add(after))
 }
 
 // note is when the claim says that it was filled anew, counted from the beginning; "" for never.
@@ -110,7 +110,7 @@ func TestReclone(t *testing.T) {
 		if said(p) != look.say || p != nil && p.err != nil {
 			t.Errorf("after %s: %q, %+v; want %q", look.after, said(p), p, look.say)
 		}
-		if order := w.patronis.take(); order != look.order {
+		if order := w.patroni.take(); order != look.order {
 			t.Errorf("after %s: asks %q, want %q", look.after, order, look.order)
 		}
 		if noted := w.note("data-a-1"); noted != look.noted {
@@ -145,7 +145,7 @@ func TestRecloneOnlyWhereItHelps(t *testing.T) {
 		{"another time", []string{"primary", "standby silent"}, []string{"primary", "standby silent"},
 			func(w *ward) { w.StuckAfter = 7 * time.Minute }, ""},
 		{"one whose Patroni can't be reached", []string{"primary", "standby silent"}, []string{"primary", "standby silent"},
-			func(w *ward) { w.patronis.set(func() { w.patronis.silent = "a-1" }) },
+			func(w *ward) { w.patroni.set(func() { w.patroni.silent = "a-1" }) },
 			"ReplicaStuck: a-1 does not stream, and Patroni in it doesn't answer: see kubectl describe pod a-1"},
 	} {
 		w := newWard(t, "data-a-0", "data-a-1")
@@ -156,7 +156,7 @@ func TestRecloneOnlyWhereItHelps(t *testing.T) {
 		if first != nil || (second != nil) != (c.say != "") || !strings.HasPrefix(said(second), c.say) {
 			t.Errorf("%s: %q, then %q; want %q", c.what, said(first), said(second), c.say)
 		}
-		if order, noted := w.patronis.take(), w.note("data-a-1"); order != "" || noted != "" {
+		if order, noted := w.patroni.take(), w.note("data-a-1"); order != "" || noted != "" {
 			t.Errorf("%s: asks %q, noted %q", c.what, order, noted)
 		}
 	}
@@ -170,7 +170,7 @@ func TestRecloneOneAtATime(t *testing.T) {
 	w.look(0, members...)
 	for i, want := range []string{`a-1 reinitialize {"force":true}`, "", ""} {
 		w.look(5*time.Minute+time.Duration(i)*time.Minute, members...)
-		if order := w.patronis.take(); order != want {
+		if order := w.patroni.take(); order != want {
 			t.Errorf("look %d: asks %q, want %q", i, order, want)
 		}
 	}
@@ -179,7 +179,7 @@ func TestRecloneOneAtATime(t *testing.T) {
 	}
 	// Once the first one serves it is the second one's turn.
 	w.look(8*time.Minute, "primary", "standby", "standby silent")
-	if order := w.patronis.take(); order != `a-2 reinitialize {"force":true}` {
+	if order := w.patroni.take(); order != `a-2 reinitialize {"force":true}` {
 		t.Errorf("then it asks %q", order)
 	}
 }
@@ -189,7 +189,7 @@ func TestRecloneRefused(t *testing.T) {
 	t.Parallel()
 	w := newWard(t, "data-a-0", "data-a-1")
 	w.look(0, "primary", "standby silent")
-	w.patronis.set(func() { w.patronis.refuses = true })
+	w.patroni.set(func() { w.patroni.refuses = true })
 	p := w.look(5*time.Minute, "primary", "standby silent")
 	if p == nil || p.reason != databasev1.ReasonRollingOut || p.err == nil || !strings.Contains(p.err.Error(), `refuses "reinitialize"`) {
 		t.Errorf("%+v", p)
@@ -197,7 +197,7 @@ func TestRecloneRefused(t *testing.T) {
 	if noted, event := w.note("data-a-1"), taken(w.recorder); noted != "" || event != "" {
 		t.Errorf("a refusal leaves the note %q and the events %q", noted, event)
 	}
-	w.patronis.set(func() { w.patronis.refuses = false })
+	w.patroni.set(func() { w.patroni.refuses = false })
 	if p := w.look(6*time.Minute, "primary", "standby silent"); p == nil || p.err != nil {
 		t.Errorf("%+v", p)
 	}

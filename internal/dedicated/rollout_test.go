@@ -59,7 +59,7 @@ func TestRollOut(t *testing.T) {
 		if said := s.look(); said != step.say {
 			t.Fatalf("it says %q, want %q", said, step.say)
 		}
-		if order := s.patronis.take(); order != step.order {
+		if order := s.patroni.take(); order != step.order {
 			t.Errorf("%s: asks Patroni %q, want %q", step.say, order, step.order)
 		}
 		if happened := s.happened(); !strings.Contains(happened, step.event) {
@@ -115,7 +115,7 @@ func TestRollOutIsHeld(t *testing.T) {
 	} {
 		stop()
 		if c.lacks >= 0 {
-			stop = s.stream("a-1", uint64(c.lacks)) //nolint:gosec // it is not negative
+			stop = s.stream("a-1", uint64(c.lacks))
 		}
 		s.play(c.members...)
 		if said := s.look(); !strings.Contains(said, c.say) {
@@ -203,7 +203,7 @@ func TestRestartInPlace(t *testing.T) {
 		if !c.again {
 			s.restarts.forget(db.UID)
 		}
-		s.patronis.set(func() { s.patronis.pending, s.patronis.refuses = c.pending, c.refuses })
+		s.patroni.set(func() { s.patroni.pending, s.patroni.refuses = c.pending, c.refuses })
 		o, got := pods(c.members...), ""
 		o.sync = []string{"a-1"}
 		p := s.restartInPlace(t.Context(), db, o, s.superuserSecret())
@@ -213,7 +213,7 @@ func TestRestartInPlace(t *testing.T) {
 		if got != c.want || p != nil && (p.err != nil) != c.refuses {
 			t.Errorf("%s: %q, error %+v; want %q", c.what, got, p, c.want)
 		}
-		if orders := s.patronis.take(); orders != c.orders {
+		if orders := s.patroni.take(); orders != c.orders {
 			t.Errorf("%s: asks %q, want %q", c.what, orders, c.orders)
 		}
 	}
@@ -241,12 +241,12 @@ func TestMovePrimary(t *testing.T) {
 		o := pods(c.members...)
 		o.sync = c.sync
 		p := s.movePrimary(t.Context(), db, o, s.superuserSecret(), c.below, &problem{message: "Moving."})
-		if orders, _, _ := strings.Cut(s.patronis.take(), " "); p.message != c.want || orders != c.orders || p.err != nil {
+		if orders, _, _ := strings.Cut(s.patroni.take(), " "); p.message != c.want || orders != c.orders || p.err != nil {
 			t.Errorf("%s: %q, asks %q, error %v; want %q", c.what, p.message, orders, p.err, c.want)
 		}
 	}
 	s.happened()
-	s.patronis.set(func() { s.patronis.refuses = true })
+	s.patroni.set(func() { s.patroni.refuses = true })
 	o := pods("primary", "standby")
 	o.sync = []string{"a-1"}
 	p := s.movePrimary(t.Context(), db, o, s.superuserSecret(), 10, &problem{message: "Moving."})

@@ -31,8 +31,8 @@ import (
 	"github.com/example/databases/internal/testenv"
 )
 
-// patronis answer for Patroni in the members, and note what they are asked to do.
-type patronis struct {
+// fakePatroni answers for Patroni in each member, and notes what that is asked to do.
+type fakePatroni struct {
 	*httptest.Server
 	mu       sync.Mutex
 	password string
@@ -43,14 +43,14 @@ type patronis struct {
 	seen     map[string]int64 // when each member read the store last
 }
 
-func newPatronis(t *testing.T) *patronis {
-	p := &patronis{password: "rest", seen: map[string]int64{}}
+func newFakePatroni(t *testing.T) *fakePatroni {
+	p := &fakePatroni{password: "rest", seen: map[string]int64{}}
 	p.Server = httptest.NewServer(p)
 	t.Cleanup(p.Close)
 	return p
 }
 
-func (p *patronis) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+func (p *fakePatroni) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	name, _, _ := strings.Cut(request.Host, ":")
@@ -69,7 +69,7 @@ func (p *patronis) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 }
 
 // take returns what the members were asked since the last time.
-func (p *patronis) take() string {
+func (p *fakePatroni) take() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	orders := strings.Join(p.orders, "; ")
@@ -78,14 +78,14 @@ func (p *patronis) take() string {
 }
 
 // set changes what the members answer.
-func (p *patronis) set(f func()) {
+func (p *fakePatroni) set(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f()
 }
 
 // dial reaches Patroni in a pod.
-func (p *patronis) dial(ctx context.Context, pod *corev1.Pod) (net.Conn, error) {
+func (p *fakePatroni) dial(ctx context.Context, pod *corev1.Pod) (net.Conn, error) {
 	p.mu.Lock()
 	silent := p.silent == pod.Name
 	p.mu.Unlock()
@@ -96,7 +96,7 @@ func (p *patronis) dial(ctx context.Context, pod *corev1.Pod) (net.Conn, error) 
 }
 
 // reachPatroni is a Dialer that reaches nothing but Patroni.
-func reachPatroni(p *patronis) Dialer {
+func reachPatroni(p *fakePatroni) Dialer {
 	return func(ctx context.Context, pod *corev1.Pod, port int) (net.Conn, error) {
 		if port != restPort {
 			return nil, fmt.Errorf("the port %d of %s isn't Patroni's", port, pod.Name)
@@ -106,7 +106,7 @@ func reachPatroni(p *patronis) Dialer {
 }
 
 // secret is the superuser's, as the members have it.
-func (p *patronis) secret() *corev1.Secret {
+func (p *fakePatroni) secret() *corev1.Secret {
 	return &corev1.Secret{Data: map[string][]byte{launcher.KeyREST: []byte(p.password)}}
 }
 
@@ -116,7 +116,7 @@ type stage struct {
 	*testing.T
 	client.Client
 	*Reconciler
-	patronis *patronis
+	patroni  *fakePatroni
 	postgres *postgrestest.Server
 	events   *events.FakeRecorder
 	key      client.ObjectKey
@@ -125,13 +125,13 @@ type stage struct {
 func newStage(t *testing.T, replicas int32, change ...func(*databasev1.Database)) *stage {
 	t.Helper()
 	api := testenv.Get(t).Client()
-	s := &stage{T: t, Client: api, patronis: newPatronis(t), events: events.NewFakeRecorder(1000)}
+	s := &stage{T: t, Client: api, patroni: newFakePatroni(t), events: events.NewFakeRecorder(1000)}
 	s.key = client.ObjectKey{Namespace: testenv.Namespace(t, api), Name: "a"}
 	s.Reconciler = &Reconciler{Client: api, Live: api, FieldManager: "test", PatroniImage: "patroni", Recorder: s.events, Cluster: "c",
 		Resync: time.Hour, LoginInterval: time.Hour,
 		Dial: func(ctx context.Context, pod *corev1.Pod, port int) (net.Conn, error) {
 			if port == restPort {
-				return s.patronis.dial(ctx, pod)
+				return s.patroni.dial(ctx, pod)
 			}
 			return (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(s.postgres.Host(), strconv.Itoa(s.postgres.Port())))
 		}}
@@ -151,7 +151,7 @@ func newStage(t *testing.T, replicas int32, change ...func(*databasev1.Database)
 		}
 	})
 	s.look()
-	s.patronis.password = string(s.superuserSecret().Data[launcher.KeyREST])
+	s.patroni.password = string(s.superuserSecret().Data[launcher.KeyREST])
 	return s
 }
 
@@ -352,7 +352,7 @@ func (s *stage) stream(name string, lacks uint64) (stop func()) {
 			s.Fatal(err)
 		}
 		lag, streams := standbys[name]
-		return streams && lag >= int64(lacks) //nolint:gosec // it is small
+		return streams && lag >= int64(lacks)
 	})
 	return stop
 }
