@@ -131,6 +131,68 @@ func TestRollOutIsHeld(t *testing.T) {
 	}
 }
 
+// TestRollOutOfOne: what a single member's next start has to replay is short.
+func TestRollOutOfOne(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1).withPostgres()
+	s.play("primary")
+	s.look()
+	s.request("64Mi")
+	before := s.checkpoints()
+	for _, say := range []string{
+		"0 of 1 replicas are as the spec wishes; the StatefulSet is told.", "0 of 1 replicas are as the spec wishes; a-0 is restarted.",
+	} {
+		if n := s.checkpoints(); n != before {
+			t.Errorf("%d checkpoints before the restart", n-before)
+		}
+		if said := s.look(); said != say {
+			t.Errorf("it says %q, want %q", said, say)
+		}
+		s.settle()
+	}
+	if n := s.checkpoints(); n != before+1 {
+		t.Errorf("%d checkpoints for the restart, want one", n-before)
+	}
+}
+
+// TestRollOutDeletesWhatItSaw: no pod that would come back by the old template, and none that came in another one's place.
+func TestRollOutDeletesWhatItSaw(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	s.settle()
+	is := s.observed().pods[0].UID
+	for _, c := range []struct {
+		what   string
+		change func(o *observed)
+		say    string
+		fails  bool
+	}{
+		{"there is no StatefulSet", func(o *observed) { o.set = nil }, "", false},
+		{"the pod is as the spec wishes", func(o *observed) { o.pods[0].Annotations[restartAnnotation] = "wanted" }, "", false},
+		{"the StatefulSet has another template", func(o *observed) { o.set.Spec.Template.Annotations[restartAnnotation] = "older" },
+			"0 of 1 replicas are as the spec wishes; the StatefulSet is told.", false},
+		{"its controller hasn't seen the template", func(o *observed) { o.set.Status.ObservedGeneration-- },
+			"0 of 1 replicas are as the spec wishes; the StatefulSet is told.", false},
+		{"another pod has the name by now", func(o *observed) { o.pods[0].UID = "another" }, "0 of 1 replicas are as the spec wishes; a-0 is restarted.", true},
+		{"the pod is gone", func(o *observed) { o.pods[0].Name = "a-9" }, "0 of 1 replicas are as the spec wishes; a-9 is restarted.", false},
+	} {
+		o, said := s.observed(), ""
+		o.set.Spec.Template.Annotations[restartAnnotation] = "wanted"
+		c.change(o)
+		p := s.rollOut(t.Context(), s.database(), o, s.superuserSecret(), "wanted")
+		if p != nil {
+			said = p.message
+		}
+		if said != c.say || p != nil && (p.err != nil) != c.fails {
+			t.Errorf("%s: %q, %+v; want %q", c.what, said, p, c.say)
+		}
+		s.settle()
+		if now := s.observed().pods[0].UID; now != is {
+			t.Fatalf("%s: the pod was deleted", c.what)
+		}
+	}
+}
+
 // TestLagging: whom the next step waits for.
 func TestLagging(t *testing.T) {
 	t.Parallel()
@@ -175,42 +237,53 @@ func TestRestartInPlace(t *testing.T) {
 		what    string
 		members []string
 		pending string // the member that says itself that it waits
+		silent  string // the member that says nothing
 		refuses bool
 		again   bool // without forgetting who was asked
 		want    string
 		orders  string
 	}{
-		{"nothing waits", []string{"primary", "standby"}, "", false, false, "", ""},
-		{"a standby first", []string{"primary pending", "standby pending"}, "", false, false,
+		{"nothing waits", []string{"primary", "standby"}, "", "", false, false, "", ""},
+		{"a standby first", []string{"primary pending", "standby pending"}, "", "", false, false,
 			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-1 is restarted for a parameter.", `a-1 restart {"restart_pending":true}`},
-		{"then the primary, whose value the standby waits for", []string{"primary pending", "standby pending"}, "", false, true,
+		{"then the primary, whose value the standby waits for", []string{"primary pending", "standby pending"}, "", "", false, true,
 			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
-		{"a primary whose standby has the value moves", []string{"primary pending", "standby"}, "", false, false,
+		{"then the standby once more", []string{"primary pending", "standby pending"}, "", "", false, true,
+			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-1 is restarted for a parameter.", `a-1 restart {"restart_pending":true}`},
+		{"then nobody, where Patroni keeps the flags", []string{"primary pending", "standby pending"}, "", "", false, true,
+			"0 of 2 replicas are as the spec wishes; PostgreSQL has to be restarted for a parameter.", ""},
+		{"a primary whose standby has the value moves", []string{"primary pending", "standby"}, "", "", false, false,
 			"1 of 2 replicas are as the spec wishes; the primary moves from a-0 to a-1.", `a-0 switchover {"candidate":"a-1","leader":"a-0"}`},
-		{"a primary whose standby waits by its own word is restarted", []string{"primary pending", "standby"}, "a-1", false, false,
+		{"a primary whose standby waits by its own word is restarted", []string{"primary pending", "standby"}, "a-1", "", false, false,
 			"1 of 2 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
-		{"one that has to catch up", []string{"primary", "standby pending", "standby"}, "", false, false,
-			"2 of 3 replicas are as the spec wishes; a-2 has to catch up.", ""},
-		{"a single one", []string{"primary pending"}, "", false, false,
-			"0 of 1 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
-		{"a single one is asked once", []string{"primary pending"}, "", false, true,
-			"0 of 1 replicas are as the spec wishes; PostgreSQL has to be restarted for a parameter.", ""},
-		{"one that refuses", []string{"primary pending"}, "", true, false,
+		{"a primary whose standby doesn't answer is restarted", []string{"primary pending", "standby"}, "", "a-1", false, false,
+			"1 of 2 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
+		{"one that isn't heard", []string{"primary pending"}, "", "a-0", false, false,
 			"0 of 1 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", ""},
-		{"one that refused is left alone for a while", []string{"primary pending"}, "", false, true,
+		{"one that wasn't heard is asked again", []string{"primary pending"}, "", "", false, true,
+			"0 of 1 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
+		{"one that has to catch up", []string{"primary", "standby pending", "standby"}, "", "", false, false,
+			"2 of 3 replicas are as the spec wishes; a-2 has to catch up.", ""},
+		{"a single one", []string{"primary pending"}, "", "", false, false,
+			"0 of 1 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
+		{"a single one is asked once", []string{"primary pending"}, "", "", false, true,
+			"0 of 1 replicas are as the spec wishes; PostgreSQL has to be restarted for a parameter.", ""},
+		{"one that refuses", []string{"primary pending"}, "", "", true, false,
+			"0 of 1 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", ""},
+		{"one that refused is left alone for a while", []string{"primary pending"}, "", "", false, true,
 			"0 of 1 replicas are as the spec wishes; PostgreSQL has to be restarted for a parameter.", ""},
 	} {
 		if !c.again {
 			s.restarts.forget(db.UID)
 		}
-		s.patroni.set(func() { s.patroni.pending, s.patroni.refuses = c.pending, c.refuses })
+		s.patroni.set(func() { s.patroni.pending, s.patroni.silent, s.patroni.refuses = c.pending, c.silent, c.refuses })
 		o, got := pods(c.members...), ""
 		o.sync = []string{"a-1"}
 		p := s.restartInPlace(t.Context(), db, o, s.superuserSecret())
 		if p != nil {
 			got = p.message
 		}
-		if got != c.want || p != nil && (p.err != nil) != c.refuses {
+		if got != c.want || p != nil && (p.err != nil) != (c.refuses || c.silent == "a-0") {
 			t.Errorf("%s: %q, error %+v; want %q", c.what, got, p, c.want)
 		}
 		if orders := s.patroni.take(); orders != c.orders {
@@ -238,11 +311,14 @@ func TestMovePrimary(t *testing.T) {
 		{"nobody leads", []string{"standby", "standby"}, []string{"a-1"}, 10,
 			"Moving; no standby that stays has every acknowledged write, so that it could be the primary.", ""},
 	} {
-		o := pods(c.members...)
+		o, before := pods(c.members...), s.checkpoints()
 		o.sync = c.sync
 		p := s.movePrimary(t.Context(), db, o, s.superuserSecret(), c.below, &problem{message: "Moving."})
 		if orders, _, _ := strings.Cut(s.patroni.take(), " "); p.message != c.want || orders != c.orders || p.err != nil {
 			t.Errorf("%s: %q, asks %q, error %v; want %q", c.what, p.message, orders, p.err, c.want)
+		}
+		if n := s.checkpoints() - before; (n == 1) != (c.orders != "") {
+			t.Errorf("%s: %d checkpoints", c.what, n)
 		}
 	}
 	s.happened()

@@ -7,6 +7,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -133,6 +135,51 @@ func TestNotedAt(t *testing.T) {
 	for note, want := range map[string]string{"": "", "true": "0", "2026-01-02T03:04:05.000000Z": "2026-01-02T03:04:05.000000Z"} {
 		if got := notedAt(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{primaryAnnotation: note}}}); got != want {
 			t.Errorf("%q: %q", note, got)
+		}
+	}
+}
+
+// TestApplyObjectsAroundOneInTheWay: what can't be applied keeps no other from its wish, but for a StatefulSet that isn't there
+// yet: its pods would start without what they need.
+func TestApplyObjectsAroundOneInTheWay(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	known := s.database()
+	known.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}}
+	unknown := known.DeepCopy()
+	unknown.Name = "b"
+	for _, c := range []struct {
+		what string
+		db   *databasev1.Database
+		at   *observed
+		want bool
+	}{
+		{"one that runs", known, s.observed(), true}, {"a new one", unknown, &observed{}, false},
+	} {
+		theirs := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: c.db.Name + suffixReadOnly}}
+		if err := s.Delete(t.Context(), theirs); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+		theirs.Spec.Ports = []corev1.ServicePort{{Port: 80}}
+		if err := s.Create(t.Context(), theirs); err != nil {
+			t.Fatal(err)
+		}
+		err := s.applyObjects(t.Context(), c.db, c.at, "postgres:17", s.superuserSecret(), &findings{})
+		if p := childProblem(err); p == nil || p.reason != databasev1.ReasonChildConflict || !strings.Contains(p.message, `"`+theirs.Name+`"`) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		wanted, err := restartHash(c.db, "postgres:17")
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := &appsv1.StatefulSet{}
+		err = s.Client.Get(t.Context(), client.ObjectKeyFromObject(c.db), set)
+		if applied := err == nil && set.Spec.Template.Annotations[restartAnnotation] == wanted; applied != c.want {
+			t.Errorf("%s: the StatefulSet is applied: %t, %v", c.what, applied, err)
+		}
+		policy := &networkingv1.NetworkPolicy{} // which comes after the Services
+		if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(c.db), policy); err != nil {
+			t.Errorf("%s: %v", c.what, err)
 		}
 	}
 }

@@ -307,6 +307,16 @@ func taken(recorder *events.FakeRecorder) string {
 	}
 }
 
+// checkpoints counts those that somebody has asked PostgreSQL for.
+func (s *stage) checkpoints() int {
+	s.Helper()
+	log, err := s.postgres.Log()
+	if err != nil {
+		s.Fatal(err)
+	}
+	return strings.Count(log, "checkpoint starting: immediate force wait\n")
+}
+
 // stream connects to the PostgreSQL as a standby of that name does, and says of each piece of the log that it has it, but for
 // the last bytes that it lacks.
 func (s *stage) stream(name string, lacks uint64) (stop func()) {

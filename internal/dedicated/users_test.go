@@ -101,6 +101,21 @@ func TestAwaitUsers(t *testing.T) {
 	}
 }
 
+// TestAwaitUsersWithoutALogin: a server that nobody could log in to before isn't ready by waiting.
+func TestAwaitUsersWithoutALogin(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	s.play("primary")
+	s.user("lives", v1alpha1.DeletionPolicyRetain)
+	if err := s.Delete(t.Context(), s.database()); err != nil {
+		t.Fatal(err)
+	}
+	s.look()
+	if db := s.database(); db.Status.Primary != "a-0" || db.Status.Ready || db.Status.Phase != databasev1.PhaseReady {
+		t.Errorf("the status is %+v", db.Status)
+	}
+}
+
 // TestByUse: what happens to a shared Database wakes its server only where that waits for it.
 func TestByUse(t *testing.T) {
 	t.Parallel()
