@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/internal/launcher"
 )
 
 const settled = "Everything that the spec wishes has been carried out."
@@ -190,6 +191,38 @@ func TestRollOutDeletesWhatItSaw(t *testing.T) {
 		if now := s.observed().pods[0].UID; now != is {
 			t.Fatalf("%s: the pod was deleted", c.what)
 		}
+	}
+}
+
+// TestEverStarted: a pod that never served may be replaced for anything; one that served, and doesn't now, has data that may be
+// the latest.
+func TestEverStarted(t *testing.T) {
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	ended := func(status int32) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: status}}
+	}
+	for _, c := range []struct {
+		what   string
+		status corev1.ContainerStatus
+		want   bool
+	}{
+		{"it serves", corev1.ContainerStatus{Started: new(true), State: running}, true},
+		{"it begins", corev1.ContainerStatus{Started: new(false), State: running}, true},
+		{"it begins again", corev1.ContainerStatus{RestartCount: 1, State: running, LastTerminationState: ended(1)}, true},
+		{"it refused, and begins again", corev1.ContainerStatus{RestartCount: 1, State: running, LastTerminationState: ended(launcher.ExitRefused)}, false},
+		{"it refused", corev1.ContainerStatus{RestartCount: 1, LastTerminationState: ended(launcher.ExitRefused)}, false},
+		{"it ended", corev1.ContainerStatus{RestartCount: 1, LastTerminationState: ended(0)}, true},
+		{"nobody knows how it ended", corev1.ContainerStatus{RestartCount: 1}, false},
+		{"it waits", corev1.ContainerStatus{Started: new(false), State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}, false},
+	} {
+		c.status.Name = postgresContainer
+		if got := everStarted(&corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{c.status}}}); got != c.want {
+			t.Errorf("%s: %t", c.what, got)
+		}
+	}
+	other := corev1.ContainerStatus{Name: installContainer, Started: new(true), State: running}
+	if everStarted(&corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{other}}}) {
+		t.Error("another container counts")
 	}
 }
 
