@@ -1,11 +1,14 @@
 package dedicated
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,13 +35,14 @@ func TestAwaitingData(t *testing.T) {
 		{"PostgreSQL runs, and isn't the leader yet", []string{"running", "stopped"}, "", true, 0},
 		{"Patroni hasn't said anything", []string{"", "stopped"}, "", true, 0},
 		{"a container is missing", []string{"missing", "stopped"}, "", true, 0},
+		{"a container has ended", []string{"ended", "stopped"}, "", true, 0},
 	} {
 		o := pods("standby", "standby")
 		o.leader, o.bootstrapping = c.leader, c.begun
 		for i, state := range c.states {
-			o.pods[i].Annotations["status"] = fmt.Sprintf(`{"state":%q}`, state)
+			o.pods[i].Annotations["status"] = fmt.Sprintf(`{"state":%q}`, strings.Replace(state, "ended", "stopped", 1))
 			o.pods[i].Status.ContainerStatuses = nil
-			if state != "missing" {
+			if state != "missing" && state != "ended" {
 				o.pods[i].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: postgresContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 			}
 		}
@@ -91,7 +95,8 @@ func TestUnblock(t *testing.T) {
 func TestUnblockOnlyWhatIsHalfDone(t *testing.T) {
 	api := testenv.Get(t).Client()
 	namespace := testenv.Namespace(t, api)
-	r := &Reconciler{Client: api, Live: api, FieldManager: "test"}
+	patches := 0
+	r := &Reconciler{Client: countedPatches{api, &patches}, Live: api, FieldManager: "test"}
 	waits := pods("standby")
 	waits.bootstrapping = true
 	waits.pods[0].Annotations["status"] = `{"state":"stopped"}`
@@ -112,6 +117,10 @@ func TestUnblockOnlyWhatIsHalfDone(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+		if half := name == "half-done"; (patches == 1) != half {
+			t.Errorf("%s: %d writes", name, patches)
+		}
+		patches = 0
 		if notes == nil {
 			continue
 		}
@@ -122,6 +131,55 @@ func TestUnblockOnlyWhatIsHalfDone(t *testing.T) {
 		if changed := config.ResourceVersion != version; changed != (name == "half-done") || config.Annotations["config"] != "{}" {
 			t.Errorf("%s: changed %t, to %v", name, changed, config.Annotations)
 		}
+	}
+}
+
+// countedPatches counts what is patched.
+type countedPatches struct {
+	client.Client
+	count *int
+}
+
+func (c countedPatches) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+	*c.count++
+	return c.Client.Patch(ctx, o, patch, options...)
+}
+
+// earlier reads what a ConfigMap was.
+type earlier struct {
+	client.Reader
+	config corev1.ConfigMap
+}
+
+func (e earlier) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	e.config.DeepCopyInto(into.(*corev1.ConfigMap))
+	return nil
+}
+
+// TestUnblockComesTooLate: who has made data between the read and the write keeps it.
+func TestUnblockComesTooLate(t *testing.T) {
+	api := testenv.Get(t).Client()
+	namespace := testenv.Namespace(t, api)
+	db := &databasev1.Database{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a", UID: "a"}}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a-config", Annotations: map[string]string{"initialize": ""}}}
+	if err := api.Create(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler{Client: api, Live: earlier{api, *config.DeepCopy()}, FieldManager: "test"}
+	config.Annotations["initialize"] = "7"
+	if err := api.Update(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	r.waiting.update("a", []types.UID{"a-0"}, time.Now().Add(-time.Hour))
+	waits := pods("standby")
+	waits.bootstrapping = true
+	waits.pods[0].Annotations["status"] = `{"state":"stopped"}`
+	waits.pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: postgresContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	if err := r.unblock(t.Context(), db, waits, time.Now()); !apierrors.IsConflict(err) {
+		t.Errorf("error %v, want a conflict", err)
+	}
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil || config.Annotations["initialize"] != "7" {
+		t.Errorf("%v, %v", config.Annotations, err)
 	}
 }
 

@@ -82,6 +82,7 @@ func TestPlanRoll(t *testing.T) {
 		{"nor while nobody leads", []string{"standby old blinked", "standby down"}, "", 1, "a-0 is not ready"},
 		{"a broken standby comes first", []string{"primary old", "standby old broken", "standby old"}, "a-1", 3, ""},
 		{"members that have to go, go first", []string{"primary old", "standby old", "standby extra"}, "", 2, "3 pods are there, and 2 are to be"},
+		{"also before one that is broken", []string{"primary", "standby old broken", "standby extra"}, "", 1, "a-1 is not ready"},
 		{"a pod that never came up", []string{"old down"}, "a-0", 1, ""},
 		{"standbys before the primary", []string{"primary old", "standby old", "standby old"}, "a-2", 3, ""},
 		{"the primary last, once it is moved", []string{"primary old", "standby", "standby"}, "move", 1, ""},
@@ -107,6 +108,28 @@ func TestPlanRoll(t *testing.T) {
 		}
 		if got != c.want || step.left != c.left || (step.why == "") != (step.pod == nil) || c.left > 0 && step.held != c.held {
 			t.Errorf("%s: %q (%s), %d left, held: %q; want %q, %d left, held: %q", c.what, got, step.why, step.left, step.held, c.want, c.left, c.held)
+		}
+	}
+}
+
+// TestPlanRollWhileDataIsMade: a member that makes the first data isn't interrupted, whatever is wished for by now.
+func TestPlanRollWhileDataIsMade(t *testing.T) {
+	for _, c := range []struct {
+		what           string
+		begun, running bool
+		want           bool // that it is restarted
+	}{
+		{"it makes data", true, true, false},
+		{"it has no container yet", true, false, true},
+		{"nobody has begun", false, true, true},
+	} {
+		o := pods("standby old down")
+		o.bootstrapping = c.begun
+		if c.running {
+			o.pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: postgresContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		}
+		if step := planRoll(o, "wanted", "revision", 1, time.Now()); (step.pod != nil) != c.want || step.left != 1 {
+			t.Errorf("%s: %+v", c.what, step)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package dedicated
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -45,34 +46,55 @@ func TestCorrectRoles(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 3)
 	s.settle()
+	reads := 0
+	s.Live = storeReads{s.Client, &reads}
 	for _, c := range []struct {
 		what   string
 		roles  []string
 		cached string // the primary, as the cache has it
 		live   string
 		want   string
+		reads  int // of the store, from the API server
 	}{
-		{"nothing is wrong", []string{"primary", "replica", "replica"}, "a-0", "a-0", "primary replica replica"},
-		{"one that was cut off", []string{"primary", "replica", "primary"}, "a-2", "a-2", "replica replica primary"},
-		{"two of them", []string{"primary", "primary", "primary"}, "a-1", "a-1", "replica primary replica"},
-		{"the new one has no label yet", []string{"primary", "replica", "replica"}, "a-2", "a-2", "replica replica replica"},
-		{"the store names nobody", []string{"primary", "primary", "replica"}, "", "", "primary primary replica"},
-		{"the store names nobody any more", []string{"primary", "replica", "replica"}, "a-1", "", "primary replica replica"},
-		{"the store names that very one by now", []string{"primary", "replica", "replica"}, "a-1", "a-0", "primary replica replica"},
-		{"the store names a third one by now", []string{"primary", "replica", "replica"}, "a-1", "a-2", "replica replica replica"},
-		{"only the cache names nobody", []string{"primary", "replica", "replica"}, "", "a-1", "primary replica replica"},
-		{"there is no store any more", []string{"primary", "replica", "replica"}, "a-1", "gone", "primary replica replica"},
+		{"nothing is wrong", []string{"primary", "replica", "replica"}, "a-0", "a-0", "primary replica replica", 0},
+		{"one that was cut off", []string{"primary", "replica", "primary"}, "a-2", "a-2", "replica replica primary", 1},
+		{"two of them", []string{"primary", "primary", "primary"}, "a-1", "a-1", "replica primary replica", 2},
+		{"the new one has no label yet", []string{"primary", "replica", "replica"}, "a-2", "a-2", "replica replica replica", 1},
+		{"the store names nobody", []string{"primary", "primary", "replica"}, "", "", "primary primary replica", 0},
+		{"the store names nobody any more", []string{"primary", "replica", "replica"}, "a-1", "", "primary replica replica", 1},
+		{"the store names that very one by now", []string{"primary", "replica", "replica"}, "a-1", "a-0", "primary replica replica", 1},
+		{"the store names that very one by now, and there is another", []string{"primary", "primary", "replica"}, "a-2", "a-0", "primary replica replica", 2},
+		{"the store names a third one by now", []string{"primary", "replica", "replica"}, "a-1", "a-2", "replica replica replica", 1},
+		{"only the cache names nobody", []string{"primary", "replica", "replica"}, "", "a-1", "primary replica replica", 0},
+		{"there is no store any more", []string{"primary", "replica", "replica"}, "a-1", "gone", "primary replica replica", 1},
 	} {
 		s.label(c.cached, c.roles...)
 		behind := s.observed()
 		s.label(c.live)
+		reads = 0
 		if err := s.correctRoles(t.Context(), s.database(), behind); err != nil {
 			t.Errorf("%s: %v", c.what, err)
 		}
 		if got := s.roles(); got != c.want {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}
+		if reads != c.reads {
+			t.Errorf("%s: the store was read %d times, want %d", c.what, reads, c.reads)
+		}
 	}
+}
+
+// storeReads counts the reads of Patroni's store.
+type storeReads struct {
+	client.Reader
+	count *int
+}
+
+func (r storeReads) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if _, ok := o.(*metav1.PartialObjectMetadata); ok {
+		*r.count++
+	}
+	return r.Reader.Get(ctx, key, o, options...)
 }
 
 // TestKeepRoles: one look of the controller. A paused Database's labels stay as they are.
