@@ -67,6 +67,41 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
+// TestClaimTemplate: a StatefulSet's can't be changed, so that it has the size that it was made with; without a class it is the
+// cluster's default.
+func TestClaimTemplate(t *testing.T) {
+	live := func(size string) *appsv1.StatefulSet {
+		return &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{VolumeClaimTemplates: []corev1.PersistentVolumeClaim{claim(size, size)}}}
+	}
+	for _, c := range []struct {
+		what    string
+		storage databasev1.Storage
+		live    *appsv1.StatefulSet
+		size    string
+		class   *string
+	}{
+		{"a new one", databasev1.Storage{Size: "2Gi"}, nil, "2Gi", nil},
+		{"a class", databasev1.Storage{Size: "2Gi", StorageClass: "fast"}, nil, "2Gi", new("fast")},
+		{"one that has grown", databasev1.Storage{Size: "2Gi"}, live("1Gi"), "1Gi", nil},
+		{"a StatefulSet without volumes", databasev1.Storage{Size: "2Gi"}, &appsv1.StatefulSet{}, "2Gi", nil},
+	} {
+		got, err := claimTemplate(&databasev1.Database{Spec: databasev1.DatabaseSpec{Storage: c.storage}}, c.live)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := (*got.Spec.Resources.Requests)[corev1.ResourceStorage]
+		if size.String() != c.size {
+			t.Errorf("%s: %s", c.what, size.String())
+		}
+		if diff := cmp.Diff(c.class, got.Spec.StorageClassName); diff != "" {
+			t.Errorf("%s: %s", c.what, diff)
+		}
+	}
+	if _, err := claimTemplate(&databasev1.Database{Spec: databasev1.DatabaseSpec{Storage: databasev1.Storage{Size: "much"}}}, nil); err == nil {
+		t.Error("a size that is none passes")
+	}
+}
+
 // TestPlaceEmptyList: the API takes no empty list any more; one that is stored is a wish all the same.
 func TestPlaceEmptyList(t *testing.T) {
 	db := &databasev1.Database{Spec: databasev1.DatabaseSpec{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{}}}

@@ -146,8 +146,10 @@ func TestApplyObjectsAroundOneInTheWay(t *testing.T) {
 	s := newStage(t, 1)
 	known := s.database()
 	known.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}}
-	unknown := known.DeepCopy()
-	unknown.Name = "b"
+	unknown := &databasev1.Database{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: "b"}, Spec: known.Spec}
+	if err := s.Create(t.Context(), unknown); err != nil { // or the garbage collector takes what it owns
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		what string
 		db   *databasev1.Database
