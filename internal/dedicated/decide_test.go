@@ -112,28 +112,6 @@ func TestPlanRoll(t *testing.T) {
 	}
 }
 
-// TestPlanRollWhileDataIsMade: a member that makes the first data isn't interrupted, whatever is wished for by now.
-func TestPlanRollWhileDataIsMade(t *testing.T) {
-	for _, c := range []struct {
-		what           string
-		begun, running bool
-		want           bool // that it is restarted
-	}{
-		{"it makes data", true, true, false},
-		{"it has no container yet", true, false, true},
-		{"nobody has begun", false, true, true},
-	} {
-		o := pods("standby old down")
-		o.bootstrapping = c.begun
-		if c.running {
-			o.pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: postgresContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
-		}
-		if step := planRoll(o, "wanted", "revision", 1, time.Now()); (step.pod != nil) != c.want || step.left != 1 {
-			t.Errorf("%s: %+v", c.what, step)
-		}
-	}
-}
-
 // TestCandidate: with Sync only a standby that has every acknowledged write, and that stays.
 func TestCandidate(t *testing.T) {
 	for _, c := range []struct {
