@@ -82,6 +82,7 @@ func TestPlanRoll(t *testing.T) {
 		{"nor while nobody leads", []string{"standby old blinked", "standby down"}, "", 1, "a-0 is not ready"},
 		{"a broken standby comes first", []string{"primary old", "standby old broken", "standby old"}, "a-1", 3, ""},
 		{"members that have to go, go first", []string{"primary old", "standby old", "standby extra"}, "", 2, "3 pods are there, and 2 are to be"},
+		{"also before one that is broken", []string{"primary", "standby old broken", "standby extra"}, "", 1, "a-1 is not ready"},
 		{"a pod that never came up", []string{"old down"}, "a-0", 1, ""},
 		{"standbys before the primary", []string{"primary old", "standby old", "standby old"}, "a-2", 3, ""},
 		{"the primary last, once it is moved", []string{"primary old", "standby", "standby"}, "move", 1, ""},
