@@ -1,11 +1,8 @@
 package dedicated
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -70,8 +67,6 @@ func TestScaleKeepsWhoHasTheWrites(t *testing.T) {
 		want    members
 		says    string
 	}{
-		{"the primary doesn't answer", 3, []string{"primary", "standby", "standby"}, "a-0", nil, false, members{0, 3}, "once the primary, a-0, answers"},
-		{"there is no primary", 3, []string{"standby", "standby", "standby"}, "", []string{"a-0", "a-1"}, false, members{0, 3}, "once there is a primary"},
 		{"another one became the primary while they went", 1, []string{"standby", "primary", "leaving"}, "a-1", nil, false, members{0, 2}, "the replica 1 has the latest data"},
 		{"it is gone, and the store names it", 1, []string{"standby"}, "a-2", nil, false, members{0, 3}, "the replica 2 has the latest data"},
 		{"nobody leads, and others may", 1, []string{"standby"}, "", []string{"a-2", "a-1"}, false, members{0, 2}, "the replica 1 has the latest data"},
@@ -87,7 +82,7 @@ func TestScaleKeepsWhoHasTheWrites(t *testing.T) {
 		}
 		o.claims = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data-a-2",
 			Annotations: map[string]string{primaryAnnotation: time.Now().UTC().Format(primaryTime)}}}}
-		r := &Reconciler{Dial: func(context.Context, *corev1.Pod, int) (net.Conn, error) { return nil, errors.New("no answer") }}
+		r := &Reconciler{Dial: noAnswer}
 		got, p := r.scale(t.Context(), &databasev1.Database{Spec: databasev1.DatabaseSpec{Replicas: 1}}, o, &corev1.Secret{})
 		said := ""
 		if p != nil {

@@ -2,6 +2,7 @@ package dedicated
 
 import (
 	"encoding/json"
+	"maps"
 	"testing"
 	"time"
 
@@ -89,23 +90,24 @@ func TestSetParameters(t *testing.T) {
 		{"a standby that vanished would be waited for", parameters{"wal_sender_timeout": "0", "wal_receiver_timeout": "0ms"},
 			invalid + `wal_receiver_timeout = "0ms" must not be 0: a standby that vanished would hold every write up; ` +
 				`wal_sender_timeout = "0" must not be 0: a standby that vanished would hold every write up.`,
-			parameters{"wal_sender_timeout": "15s", "wal_receiver_timeout": "15s"}}, // as every server has them
+			parameters{}},
 		{"times that end", parameters{"wal_sender_timeout": "10s", "wal_receiver_timeout": "1min"}, being,
 			parameters{"wal_sender_timeout": "10s", "wal_receiver_timeout": "1min"}},
 		{"none any more", parameters{}, "", parameters{}},
 	} {
 		db := s.database()
 		db.Spec.Parameters = wish(c.wish).Spec.Parameters
-		p := s.setParameters(t.Context(), db, s.observed(), s.superuserSecret(), admin)
+		before := s.observed()
+		before.initialized = true
+		p := s.setParameters(t.Context(), db, before, s.superuserSecret(), admin)
 		if got := said(p); got != c.say || p != nil && p.stuck != (p.reason == databasev1.ReasonInvalidParameters) {
 			t.Errorf("%s: %q, %+v; want %q", c.what, got, p, c.say)
 		}
-		if c.say != "" {
-			if !s.configured.waiting(db.UID) {
-				t.Errorf("%s: nobody waits for the members", c.what)
-			}
-			s.configured.forget(db.UID)
+		changed := !maps.Equal(configuredParameters(before.config), configuredParameters(s.observed().config))
+		if waits := s.configured.waiting(db.UID); waits != changed {
+			t.Errorf("%s: the store changed %t, the members are waited for %t", c.what, changed, waits)
 		}
+		s.configured.forget(db.UID)
 		if diff := cmp.Diff(c.stored, accepted(db, s.observed())); diff != "" {
 			t.Errorf("%s: the store: %s", c.what, diff)
 		}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -88,9 +90,25 @@ func (r *Reconciler) recloneStuck(ctx context.Context, db *databasev1.Database, 
 			first = cmp.Or(first, stuck(pod, claim, "and Patroni in it doesn't answer"))
 			continue
 		}
+		if o.copying() != "" || o.clonedSince(now.Add(-r.stuckAfter(db))) {
+			return cmp.Or(first, &problem{reason: databasev1.ReasonReplicaStuck, message: pod.Name + " does not stream, and waits for its turn to be cloned anew."})
+		}
 		return r.reclone(ctx, db, pod, claim, superuser, now)
 	}
 	return first
+}
+
+// clonedSince reports that a member was cloned anew lately: whether it streams is still to be seen.
+func (o *observed) clonedSince(then time.Time) bool {
+	return slices.ContainsFunc(o.claims, func(c corev1.PersistentVolumeClaim) bool {
+		last, err := time.Parse(time.RFC3339, c.Annotations[recloneAnnotation])
+		return err == nil && last.After(then) && !o.streams(strings.TrimPrefix(c.Name, volumeName+"-"))
+	})
+}
+
+// streams reports that the member of this name does its work.
+func (o *observed) streams(name string) bool {
+	return slices.ContainsFunc(o.pods, func(p corev1.Pod) bool { return p.Name == name && o.isServing(&p) })
 }
 
 // stuck says what a person can do about a standby.

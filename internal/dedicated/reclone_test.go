@@ -162,7 +162,8 @@ func TestRecloneOnlyWhereItHelps(t *testing.T) {
 	}
 }
 
-// TestRecloneOneAtATime: of two standbys that don't stream, one goes on with what it has.
+// TestRecloneOneAtATime: of two standbys that don't stream, one goes on with what it has, until the other streams, or
+// has had its time and doesn't.
 func TestRecloneOneAtATime(t *testing.T) {
 	t.Parallel()
 	w := newWard(t, "data-a-0", "data-a-1", "data-a-2")
@@ -181,6 +182,23 @@ func TestRecloneOneAtATime(t *testing.T) {
 	w.look(8*time.Minute, "primary", "standby", "standby silent")
 	if order := w.patroni.take(); order != `a-2 reinitialize {"force":true}` {
 		t.Errorf("then it asks %q", order)
+	}
+
+	w = newWard(t, "data-a-0", "data-a-1", "data-a-2")
+	w.look(0, members...)
+	w.look(5*time.Minute, members...)
+	w.patroni.take()
+	copies := pods(members...)
+	copies.pods[1].Annotations["status"] = strings.Replace(copies.pods[1].Annotations["status"], `"running"`, `"creating replica"`, 1)
+	if p := w.lookAt(15*time.Minute, copies); said(p) != "ReplicaStuck: a-2 does not stream, and waits for its turn to be cloned anew." {
+		t.Errorf("while a-1 copies: %q", said(p))
+	}
+	// The first one has copied everything, and doesn't stream all the same.
+	if p := w.look(16*time.Minute, members...); said(p) != "RollingOut: a-2 is cloned anew." {
+		t.Errorf("a-1 has had its time: %q", said(p))
+	}
+	if order := w.patroni.take(); order != `a-2 reinitialize {"force":true}` {
+		t.Errorf("at last it asks %q", order)
 	}
 }
 

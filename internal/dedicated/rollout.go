@@ -152,17 +152,17 @@ func (r *Reconciler) rollOut(ctx context.Context, db *databasev1.Database, o *ob
 		return nil
 	case o.set.Status.ObservedGeneration != o.set.Generation || o.set.Spec.Template.Annotations[restartAnnotation] != wanted:
 		// A pod that is deleted now could come back by the old template.
-		return rolling(len(o.pods)-step.left, len(o.pods), "the StatefulSet is told")
+		return rolling(len(o.pods)-step.left, max(replicas, len(o.pods)), "the StatefulSet is told")
 	case step.pod == nil:
-		return rolling(len(o.pods)-step.left, len(o.pods), step.held)
+		return rolling(len(o.pods)-step.left, max(replicas, len(o.pods)), step.held)
 	}
 	if len(o.pods) > 1 && o.isServing(step.pod) {
 		if held, err := r.lagging(ctx, o, superuser, step.pod); held != "" || err != nil {
-			return rolling(len(o.pods)-step.left, len(o.pods), held).because(err)
+			return rolling(len(o.pods)-step.left, max(replicas, len(o.pods)), held).because(err)
 		}
 	}
 	if step.move {
-		return r.movePrimary(ctx, db, o, superuser, maxReplicas, rolling(len(o.pods)-step.left, len(o.pods), ""))
+		return r.movePrimary(ctx, db, o, superuser, maxReplicas, rolling(len(o.pods)-step.left, max(replicas, len(o.pods)), ""))
 	}
 	if step.pod.Name == o.leader {
 		limited, cancel := context.WithTimeout(ctx, checkpointLimit)
@@ -170,7 +170,7 @@ func (r *Reconciler) rollOut(ctx context.Context, db *databasev1.Database, o *ob
 		cancel()
 		r.Telemetry.Planned(db.UID)
 	}
-	doing := rolling(len(o.pods)-step.left, len(o.pods), step.pod.Name+" is restarted")
+	doing := rolling(len(o.pods)-step.left, max(replicas, len(o.pods)), step.pod.Name+" is restarted")
 	if err := r.Client.Delete(ctx, step.pod, client.Preconditions{UID: &step.pod.UID}); client.IgnoreNotFound(err) != nil {
 		return doing.because(fmt.Errorf("deleting the pod %q: %w", step.pod.Name, err))
 	}

@@ -1,6 +1,9 @@
 package dedicated
 
 import (
+	"context"
+	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +44,8 @@ func TestScale(t *testing.T) {
 			"The latest data is on the volume of the replica 2: set spec.replicas to 3 or more, until it has been copied.", true},
 		{"growing", 3, &members{0, 1}, true, []string{"primary"}, "", nil, members{0, 3}, "", false},
 		{"as it is, without a primary", 2, &members{0, 2}, true, []string{"standby", "standby"}, "", nil, members{0, 2}, "", false},
-		{"fewer, and the primary stays", 1, &members{0, 3}, true, []string{"primary", "standby", "standby"}, "", nil, members{0, 1}, "The replicas become 1.", false},
+		{"fewer, and the primary that stays doesn't answer", 1, &members{0, 3}, true, []string{"primary", "standby", "standby"}, "", nil, members{0, 3},
+			"The replicas become 1 once the primary, a-0, answers.", false},
 		{"the last ones are ending", 1, &members{0, 1}, true, []string{"primary", "standby leaving"}, "", nil, members{0, 1}, "The replicas become 1.", false},
 		{"fewer, while nobody leads", 1, &members{0, 2}, true, []string{"standby", "standby"}, "", nil, members{0, 2}, "The replicas become 1 once there is a primary.", false},
 		{"fewer, and nobody who stays can lead", 1, &members{0, 2}, true, []string{"standby silent", "primary"}, "", nil, members{0, 2},
@@ -60,7 +64,7 @@ func TestScale(t *testing.T) {
 			o.claims = append(o.claims, claim)
 		}
 		db := &databasev1.Database{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: databasev1.DatabaseSpec{Replicas: c.want}}
-		to, p := (&Reconciler{}).scale(t.Context(), db, o, nil)
+		to, p := (&Reconciler{Dial: noAnswer}).scale(t.Context(), db, o, &corev1.Secret{})
 		if p == nil {
 			p = &problem{}
 		}
@@ -68,6 +72,11 @@ func TestScale(t *testing.T) {
 			t.Errorf("%s: %+v, %q, stuck %t; want %+v, %q", c.what, to, p.message, p.stuck, c.to, c.say)
 		}
 	}
+}
+
+// noAnswer is the way to a pod on a lost node.
+func noAnswer(context.Context, *corev1.Pod, int) (net.Conn, error) {
+	return nil, errors.New("no answer")
 }
 
 // TestMarkPrimary: the claim of a new primary is noted, once, and the others keep what they have.

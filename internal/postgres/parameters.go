@@ -104,6 +104,9 @@ func Duration(value string, of time.Duration) (time.Duration, error) {
 	number := strings.TrimRight(strings.TrimSpace(value), "usminhd ")
 	factor, known := units[1][strings.TrimSpace(strings.TrimSpace(value)[len(number):])]
 	n, err := strconv.ParseFloat(number, 64)
+	if whole, hex := strconv.ParseInt(number, 0, 64); hex == nil {
+		n, err = float64(whole), nil
+	}
 	switch {
 	case err != nil:
 		return 0, err

@@ -51,7 +51,7 @@ func parameters(t *testing.T, b *bench) {
 
 func TestDuration(t *testing.T) {
 	for value, want := range map[string]time.Duration{
-		"0": 0, "5": 5 * time.Second, "5s": 5 * time.Second, " 2 min": 2 * time.Minute, "1.5h": 90 * time.Minute, "400ms": 0, "1d": 24 * time.Hour, "700000us": time.Second,
+		"0": 0, "5": 5 * time.Second, "5s": 5 * time.Second, " 2 min": 2 * time.Minute, "1.5h": 90 * time.Minute, "400ms": 0, "1d": 24 * time.Hour, "700000us": time.Second, "0x10": 16 * time.Second, "0e3": 0, "0.4": 0,
 	} {
 		if got, err := postgres.Duration(value, time.Second); got != want || err != nil {
 			t.Errorf("%q is %v, error %v, want %v", value, got, err, want)
