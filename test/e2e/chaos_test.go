@@ -87,6 +87,9 @@ func newChaos(t *testing.T) *chaos {
 	if c.file == "" {
 		c.file = filepath.Join(os.TempDir(), fmt.Sprintf("chaos-%d.json", c.report.Seed))
 	}
+	if err := os.RemoveAll(c.logs()); err != nil { // of an earlier run with this report's name
+		t.Fatal(err)
+	}
 	for range *chaosRounds {
 		c.queue = append(c.queue, chosen...)
 	}

@@ -67,7 +67,7 @@ func (w *world) threeReplicas(name string, durability databasev1.Durability) (*f
 }
 
 // usualFaults are those that users meet. `make chaos` does the others too.
-const usualFaults = "delete-pod,kill-postgres,kill-patroni,stop-patroni,cut-off,cut-api,cut-standby,switchover"
+const usualFaults = "delete-pod,kill-postgres,kill-patroni,stop-patroni,stop-postgres,cut-off,cut-api,cut-standby,switchover"
 
 // TestFailover does the usual faults once each to Databases with three replicas while an application writes: no acknowledged
 // row is lost, and there is never more than one primary to write to.

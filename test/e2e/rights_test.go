@@ -39,6 +39,9 @@ const (
 	outside = "system:serviceaccount:" + outsideNamespace + ":databases"
 
 	outsideNamespace = "e2e-program"
+
+	// tokenLife is longer than any run: nobody renews the token of a program outside the cluster.
+	tokenLife = 7 * 24 * time.Hour
 )
 
 // neverSeen are rights that the program needs and that a run needn't show, with the reason.
@@ -135,9 +138,12 @@ func newProgramKubeconfig(env *testenv.Environment, folder string) (string, erro
 			return "", err
 		}
 	}
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64((4 * time.Hour).Seconds()))}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenLife.Seconds()))}}
 	if err := env.Client().SubResource("token").Create(context.Background(), account, request); err != nil {
 		return "", err
+	}
+	if life := time.Until(request.Status.ExpirationTimestamp.Time); life < tokenLife-time.Hour {
+		return "", fmt.Errorf("the API server gives the program a token for %s only, want %s", life.Round(time.Second), tokenLife)
 	}
 	config, err := clientcmd.LoadFromFile(env.Kubeconfig)
 	if err != nil {

@@ -12,6 +12,7 @@
 // Invariants:
 //   - a process gets a signal only while it is in the control group of the pod that is meant;
 //   - network rules are made only in a namespace that is neither the host's nor the node's and that has the pod's address;
+//   - a cut is done only once the pod itself reaches nobody any more from whom it is cut off;
 //   - an acknowledged row stays in the Ledger for all rounds to come: it may be lost by a later fault than its own;
 //   - passwords go through standard input and memory, and are in no argument, error or report.
 package faults

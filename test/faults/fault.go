@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/example/databases/internal/launcher"
 )
 
 // Fault is a harm that can be done to a Database, to its primary unless it says otherwise.
@@ -24,8 +26,14 @@ type Fault struct {
 	Hold time.Duration
 	// Watch is how long the Database is watched from the fault on at least, where that is longer than usual.
 	Watch time.Duration
-	// Stays says that the primary must stay the primary.
-	Stays bool
+	// Stays says that the primary must stay the primary, and Moves that another member must be it afterwards.
+	Stays, Moves bool
+	// Ends says that the container must have been ended before the fault is made good.
+	Ends bool
+	// Target is how long writes should be out at most: a figure to compare with, and no limit.
+	Target time.Duration
+	// Aftermath is how long the Database is another one than before although nothing shows it.
+	Aftermath time.Duration
 
 	inject injection
 }
@@ -59,22 +67,36 @@ const holdLong = 30 * time.Second
 // pastTTL is longer than Patroni's ttl: a failover that comes late has begun by then.
 const pastTTL = 25 * time.Second
 
+// pastProbe is longer than the liveness probe lets a hung engine be: Patroni calls itself alive for its ttl, and then the probe
+// has to fail several times.
+const pastProbe = time.Minute
+
+// The targets: another member leads at once where the primary gives the lead back, and when its ttl has run out where it can't.
+const (
+	targetPlanned = 3 * time.Second
+	targetProcess = 6 * time.Second
+	targetNetwork = 25 * time.Second
+)
+
 // All are the faults that there are.
 func All() []Fault {
 	return []Fault{
-		{Name: "switchover", What: "another primary is asked for, by patronictl", inject: switchover},
-		{Name: "delete-pod", What: "the primary's pod is deleted", inject: deletePod()},
-		{Name: "force-delete-pod", What: "it is deleted without waiting for its end", inject: deletePod("--grace-period=0", "--force")},
-		{Name: "kill-postgres", What: "SIGKILL to PostgreSQL's first process", inject: signals(syscall.SIGKILL, "PostgreSQL", isPostmaster)},
-		{Name: "kill-patroni", What: "SIGKILL to Patroni", Watch: pastTTL, inject: signals(syscall.SIGKILL, "Patroni", isPatroni)},
-		{Name: "kill-container", What: "SIGKILL to the container's first process", inject: signals(syscall.SIGKILL, "the launcher", isLauncher)},
-		{Name: "stop-patroni", What: "SIGSTOP to Patroni: it hangs, PostgreSQL goes on", Hold: holdLong, inject: signals(syscall.SIGSTOP, "Patroni", isPatroni)},
-		{Name: "stop-postgres", What: "SIGSTOP to all of PostgreSQL: it hangs", Hold: holdLong, inject: stopPostgres},
-		{Name: "cut-off", What: "no packets between the primary and the API server and the other members; clients still reach it", Hold: holdLong, inject: cutFrom(true, true)},
-		{Name: "cut-members", What: "no packets between the primary and the other members", Hold: holdLong, Stays: true, inject: cutFrom(false, true)},
-		{Name: "cut-standby", What: "no packets between the synchronous standby and the API server and the other members", Hold: holdLong, Stays: true, inject: onStandby(cutFrom(true, true))},
-		{Name: "delete-standby", What: "the synchronous standby's pod is deleted", Stays: true, inject: onStandby(deletePod("--grace-period=0", "--force"))},
-		{Name: "cut-api", What: "no packets between the primary and the API server", Hold: holdLong, Stays: true, inject: cutFrom(true, false)},
+		{Name: "switchover", What: "another primary is asked for, by patronictl", Target: targetPlanned, Moves: true, inject: switchover},
+		{Name: "delete-pod", What: "the primary's pod is deleted", Target: targetProcess, Moves: true, inject: deletePod()},
+		{Name: "force-delete-pod", What: "it is deleted without waiting for its end", Target: targetProcess, inject: deletePod("--grace-period=0", "--force")},
+		{Name: "kill-postgres", What: "SIGKILL to PostgreSQL's first process", Target: targetProcess, inject: signals(syscall.SIGKILL, "PostgreSQL", isPostmaster)},
+		{Name: "kill-patroni", What: "SIGKILL to Patroni", Watch: pastTTL, Target: targetProcess, inject: signals(syscall.SIGKILL, "Patroni", isPatroni)},
+		{Name: "kill-container", What: "SIGKILL to the container's first process", Target: targetProcess, inject: signals(syscall.SIGKILL, "the launcher", isLauncher)},
+		{Name: "stop-patroni", What: "SIGSTOP to Patroni: it hangs, PostgreSQL goes on", Hold: holdLong, Target: targetProcess, inject: signals(syscall.SIGSTOP, "Patroni", isPatroni)},
+		{Name: "stop-postgres", What: "SIGSTOP to all of PostgreSQL: it hangs", Hold: pastProbe, Ends: true, Target: targetNetwork, inject: stopPostgres},
+		{Name: "cut-off", What: "no packets between the primary and the API server and the other members; clients still reach it", Hold: holdLong, Moves: true, Target: targetNetwork, inject: cutFrom(true, true)},
+		{Name: "cut-members", What: "no packets between the primary and the other members", Hold: holdLong, Stays: true, Target: targetNetwork, inject: cutFrom(false, true)},
+		{Name: "cut-standby", What: "no packets between the synchronous standby and the API server and the other members", Hold: holdLong, Stays: true, Target: targetNetwork, inject: onStandby(cutFrom(true, true))},
+		{Name: "delete-standby", What: "the synchronous standby's pod is deleted", Stays: true, Target: targetNetwork, inject: onStandby(deletePod("--grace-period=0", "--force"))},
+		// For its ttl after a primary that leads by the members' word (Patroni's failsafe mode) has told them so for the last time,
+		// they wait for it, whatever becomes of it. A fault in that time would be another fault than its name says. No other
+		// fault leaves this behind: where the primary is cut off the members don't hear it, and else it reaches the API server.
+		{Name: "cut-api", What: "no packets between the primary and the API server", Hold: holdLong, Stays: true, Target: targetNetwork, Aftermath: pastTTL, inject: cutFrom(true, false)},
 	}
 }
 
@@ -198,13 +220,13 @@ func resume(pod types.UID, stopped []process) func(context.Context) error {
 
 func cutFrom(api, members bool) injection {
 	return func(ctx context.Context, t *Target, pod *corev1.Pod) (func(context.Context) error, error) {
-		var addresses []string
+		var peers []peer
 		if api {
-			found, err := t.apiAddresses(ctx)
+			found, err := t.apiPeers(ctx)
 			if err != nil {
 				return nil, err
 			}
-			addresses = found
+			peers = found
 		}
 		if members {
 			pods, err := t.pods(ctx)
@@ -213,20 +235,17 @@ func cutFrom(api, members bool) injection {
 			}
 			for i := range pods {
 				if pods[i].UID != pod.UID {
-					addresses = append(addresses, pods[i].Status.PodIP)
+					peers = append(peers, peer{pods[i].Status.PodIP, launcher.PortREST})
 				}
 			}
 		}
-		if len(addresses) == 0 || slices.Contains(addresses, "") {
-			return nil, fmt.Errorf("the addresses to cut it from are %q", addresses)
+		if len(peers) == 0 || slices.ContainsFunc(peers, func(p peer) bool { return p.address == "" }) {
+			return nil, fmt.Errorf("the addresses to cut it from are %q", peers)
 		}
 		n, err := networkOf(ctx, pod)
 		if err != nil {
 			return nil, err
 		}
-		if err := n.cut(ctx, addresses); err != nil {
-			return nil, errors.Join(err, n.join(ctx))
-		}
-		return n.join, nil
+		return n.cutAndLook(ctx, peers)
 	}
 }

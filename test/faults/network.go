@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -79,11 +80,56 @@ func (n *network) run(ctx context.Context, argv ...string) (string, error) {
 // cutChain has the rules of a cut, so that they go all at once.
 const cutChain = "FAULT"
 
+// peer is where a pod is cut off from, with a port that answers there.
+type peer struct {
+	address string
+	port    int32
+}
+
+func (p peer) String() string { return fmt.Sprintf("%s:%d", p.address, p.port) }
+
+// cutAndLook cuts the pod off, and looks from its inside whether it is: a cut that doesn't cut would pass for a fault that does
+// no harm.
+func (n *network) cutAndLook(ctx context.Context, peers []peer) (join func(context.Context) error, err error) {
+	if open := answering(ctx, n.run, "5", peers); len(open) < len(peers) {
+		return nil, fmt.Errorf("before the cut the pod %s reaches %v only, of %v", n.pod.Name, open, peers)
+	}
+	err = n.cut(ctx, peers)
+	if err == nil {
+		if open := answering(ctx, n.run, "1", peers); len(open) > 0 {
+			err = fmt.Errorf("the cut doesn't cut: the pod %s still reaches %v", n.pod.Name, open)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, n.join(ctx))
+	}
+	return n.join, nil
+}
+
+// answering are those to which a TCP connection can be made within some seconds, by programs that run runs.
+func answering(ctx context.Context, run func(ctx context.Context, argv ...string) (string, error), seconds string, peers []peer) (open []peer) {
+	answers := make([]bool, len(peers))
+	var all sync.WaitGroup // at once, as each that is cut takes all the time
+	for i, p := range peers {
+		all.Go(func() {
+			_, err := run(ctx, "timeout", seconds, "bash", "-c", `exec 3<>"/dev/tcp/$0/$1"`, p.address, fmt.Sprint(p.port))
+			answers[i] = err == nil
+		})
+	}
+	all.Wait()
+	for i, p := range peers {
+		if answers[i] {
+			open = append(open, p)
+		}
+	}
+	return open
+}
+
 // cut drops all that comes from these addresses or goes to them.
-func (n *network) cut(ctx context.Context, addresses []string) error {
+func (n *network) cut(ctx context.Context, peers []peer) error {
 	commands := [][]string{{"-N", cutChain}}
-	for _, address := range addresses {
-		commands = append(commands, []string{"-A", cutChain, "-s", address, "-j", "DROP"}, []string{"-A", cutChain, "-d", address, "-j", "DROP"})
+	for _, p := range peers {
+		commands = append(commands, []string{"-A", cutChain, "-s", p.address, "-j", "DROP"}, []string{"-A", cutChain, "-d", p.address, "-j", "DROP"})
 	}
 	for _, chain := range []string{"INPUT", "OUTPUT"} { // last, so that the cut is at once
 		commands = append(commands, []string{"-I", chain, "-j", cutChain})

@@ -33,6 +33,25 @@ type Sightings struct {
 	Changes []Sighting
 }
 
+// longestWithout is the longest time without a ready endpoint between two moments.
+func (s Sightings) longestWithout(since, until time.Time) (longest time.Duration) {
+	for i, change := range s.Changes {
+		end := until
+		if i+1 < len(s.Changes) {
+			end = s.Changes[i+1].At
+		}
+		if len(change.Pods) > 0 {
+			continue
+		}
+		begin := change.At
+		if begin.Before(since) {
+			begin = since
+		}
+		longest = max(longest, end.Sub(begin))
+	}
+	return longest
+}
+
 // Poller looks again and again at the ready endpoints of a Service.
 type Poller struct {
 	cancel context.CancelFunc

@@ -81,3 +81,33 @@ func TestPoller(t *testing.T) {
 		t.Errorf("the other Service has %v, %v", pods, err)
 	}
 }
+
+func TestLongestWithout(t *testing.T) {
+	since := time.Now()
+	for _, test := range []struct {
+		sentence string
+		changes  []int // in seconds after the fault: each takes the primary away, or brings it
+		first    bool  // whether there is one after the first
+		want     int
+	}{
+		{"with a primary all the time", []int{-5}, true, 0},
+		{"a time before the fault doesn't count", []int{-5, -4, -2}, true, 0},
+		{"of a time that began before the fault, only what came after", []int{-5, -4, 3}, true, 3},
+		{"the longest of several", []int{-5, 1, 2, 4, 8, 9, 10}, true, 4},
+		{"what goes on counts until the end", []int{-5, 4}, true, 16},
+		{"never one", []int{-5}, false, 20},
+		{"no look", nil, true, 0},
+	} {
+		var seen Sightings
+		for i, at := range test.changes {
+			change := Sighting{At: since.Add(time.Duration(at) * time.Second)}
+			if test.first == (i%2 == 0) {
+				change.Pods = []string{"db-0"}
+			}
+			seen.Changes = append(seen.Changes, change)
+		}
+		if got := seen.longestWithout(since, since.Add(20*time.Second)); got != time.Duration(test.want)*time.Second {
+			t.Errorf("%s: %s, want %d s", test.sentence, got, test.want)
+		}
+	}
+}

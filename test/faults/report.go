@@ -27,18 +27,24 @@ type Report struct {
 	mu sync.Mutex
 }
 
-// Summary is what came of all rounds with one fault. Times are in milliseconds; those of rounds in trouble don't count.
+// Summary is what came of all rounds with one fault. Times are in milliseconds. A round in trouble counts with the time without
+// writes that was seen, where the fault was done, and has no time of recovery.
 type Summary struct {
 	Fault          string `json:"fault"`
 	Rounds         int    `json:"rounds"`
 	Bad            int    `json:"bad"`
-	Written        int    `json:"written"`
+	NotRecovered   int    `json:"notRecovered"` // rounds in trouble
+	Written        int    `json:"written"`      // only rows that were compared
 	Lost           int    `json:"lost"`
 	Polls          int    `json:"polls"`
 	Double         int    `json:"pollsWithTwo"`
 	Moved          int    `json:"moved"` // rounds after which another pod was the primary
 	OutageMedian   int64  `json:"outageMedianMs"`
 	OutageMax      int64  `json:"outageMaxMs"`
+	Target         int64  `json:"targetMs"`
+	OverTarget     int    `json:"overTarget"`
+	UnreadyMedian  int64  `json:"withoutPrimaryMedianMs"`
+	UnreadyMax     int64  `json:"withoutPrimaryMaxMs"`
 	RecoveryMedian int64  `json:"recoveryMedianMs"`
 	RecoveryMax    int64  `json:"recoveryMaxMs"`
 }
@@ -80,25 +86,36 @@ func summarize(rounds []*Result) (all []Summary) {
 	}
 	for _, name := range inOrder(by) {
 		s := Summary{Fault: name}
-		var outages, recoveries []int64
+		var outages, unready, recoveries []int64
 		for _, result := range by[name] {
 			s.Rounds++
-			s.Written += result.Written
+			s.Target = result.Target
+			if result.Compared {
+				s.Written += result.Written
+			}
 			s.Lost += result.Lost
 			s.Polls += result.Polls
 			s.Double += result.Double
 			if result.Bad() {
 				s.Bad++
 			}
+			if !result.Injected.IsZero() {
+				outages, unready = append(outages, result.Outage), append(unready, result.Unready)
+				if result.OverTarget() {
+					s.OverTarget++
+				}
+			}
 			if result.Trouble != "" {
+				s.NotRecovered++
 				continue
 			}
 			if result.NewPrimary != result.OldPrimary {
 				s.Moved++
 			}
-			outages, recoveries = append(outages, result.Outage), append(recoveries, result.Recovery)
+			recoveries = append(recoveries, result.Recovery)
 		}
 		s.OutageMedian, s.OutageMax = medianAndMax(outages)
+		s.UnreadyMedian, s.UnreadyMax = medianAndMax(unready)
 		s.RecoveryMedian, s.RecoveryMax = medianAndMax(recoveries)
 		all = append(all, s)
 	}
@@ -131,11 +148,14 @@ func (r *Report) Table() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var b strings.Builder
-	b.WriteString("| fault | rounds | rows acknowledged | lost | polls | with two primaries | without writes, s: median (most) | until all replicas stream, s: median (most) | primary moved |\n")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| fault | rounds | not recovered | rows acknowledged | lost | polls | with two primaries | without writes, s: median (most) | target, s | over target " +
+		"| without a ready primary, s: median (most) | until all replicas stream, s: median (most) | primary moved |\n")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, s := range r.Summary {
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %.1f (%.1f) | %.1f (%.1f) | %d |\n", s.Fault, s.Rounds, s.Written, s.Lost, s.Polls, s.Double,
-			seconds(s.OutageMedian), seconds(s.OutageMax), seconds(s.RecoveryMedian), seconds(s.RecoveryMax), s.Moved)
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d | %.1f (%.1f) | %.0f | %d | %.1f (%.1f) | %.1f (%.1f) | %d |\n",
+			s.Fault, s.Rounds, s.NotRecovered, s.Written, s.Lost, s.Polls, s.Double,
+			seconds(s.OutageMedian), seconds(s.OutageMax), seconds(s.Target), s.OverTarget,
+			seconds(s.UnreadyMedian), seconds(s.UnreadyMax), seconds(s.RecoveryMedian), seconds(s.RecoveryMax), s.Moved)
 	}
 	return b.String()
 }
@@ -148,6 +168,18 @@ func (r *Result) Line() string {
 	if r.Bad() {
 		verdict = "BAD"
 	}
-	return fmt.Sprintf("%-4s %-16s %s: lost %d of %d, two primaries in %d of %d polls, %.1f s without writes, all replicas after %.1f s, %s -> %s, errors %v",
-		verdict, r.Fault, r.Database, r.Lost, r.Written, r.Double, r.Polls, seconds(r.Outage), seconds(r.Recovery), r.OldPrimary, r.NewPrimary, r.Errors)
+	over := ""
+	if r.OverTarget() {
+		over = fmt.Sprintf(" (over the target of %.0f s)", seconds(r.Target))
+	}
+	lost := fmt.Sprintf("lost %d of %d", r.Lost, r.Written)
+	if !r.Compared {
+		lost = fmt.Sprintf("%d rows not compared", r.Written)
+	}
+	recovered := fmt.Sprintf("all replicas after %.1f s", seconds(r.Recovery))
+	if r.Trouble != "" {
+		recovered = "not recovered"
+	}
+	return fmt.Sprintf("%-4s %-16s %s: %s, two primaries in %d of %d polls, %.1f s without writes%s, %.1f s without a ready primary, %s, %s -> %s, errors %v",
+		verdict, r.Fault, r.Database, lost, r.Double, r.Polls, seconds(r.Outage), over, seconds(r.Unready), recovered, r.OldPrimary, r.NewPrimary, r.Errors)
 }

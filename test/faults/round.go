@@ -47,11 +47,12 @@ type Result struct {
 	Database   string    `json:"database"`
 	Fault      string    `json:"fault"`
 	Durability string    `json:"durability"`
-	Injected   time.Time `json:"injected"`
+	Injected   time.Time `json:"injected,omitzero"` // unset where the fault couldn't be done
 	OldPrimary string    `json:"oldPrimary"`
 	NewPrimary string    `json:"newPrimary"`
-	Written    int       `json:"written"` // rows that were acknowledged in this round
-	Unknown    int       `json:"unknown"` // rows that were sent and not acknowledged
+	Written    int       `json:"written"`  // rows that were acknowledged in this round
+	Unknown    int       `json:"unknown"`  // rows that were sent and not acknowledged
+	Compared   bool      `json:"compared"` // whether the rows were looked for on all members: else none is known to be lost
 	Lost       int       `json:"lost"`
 	Polls      int       `json:"polls"`
 	Failed     int       `json:"pollsFailed"`
@@ -59,8 +60,10 @@ type Result struct {
 	NoPrimary  int       `json:"pollsWithoutPrimary"`
 	Double     int       `json:"pollsWithTwo"`
 	Primaries  string    `json:"primaries"` // who was ready when, from the fault on
-	Outage     int64     `json:"outageMs"`
-	Recovery   int64     `json:"recoveryMs"` // from the fault until all replicas stream again
+	Outage     int64     `json:"outageMs"`  // in a round in trouble: as far as it was seen
+	Target     int64     `json:"targetMs"`
+	Unready    int64     `json:"longestWithoutPrimaryMs"` // from the fault on: new connections had nowhere to go
+	Recovery   int64     `json:"recoveryMs"`              // from the fault until all replicas stream again
 	// Gaps are the times without writes of which Outage is the longest.
 	Gaps []Gap `json:"gaps,omitempty"`
 	// Errors are what the application saw, by kind.
@@ -74,15 +77,21 @@ type Result struct {
 // Bad says that the round needs to be looked into.
 func (r *Result) Bad() bool { return len(r.Violations) > 0 || r.Trouble != "" }
 
+// OverTarget says that writes were out for longer than the fault's target.
+func (r *Result) OverTarget() bool { return r.Target > 0 && r.Outage > r.Target }
+
 func (r *Result) violate(format string, values ...any) {
 	r.Violations = append(r.Violations, fmt.Sprintf(format, values...))
 }
 
 // Run does a fault to the Database, which must have settled.
 func (r *Runner) Run(ctx context.Context, fault Fault) *Result {
-	result := &Result{Database: r.Target.Name, Fault: fault.Name}
+	result := &Result{Database: r.Target.Name, Fault: fault.Name, Target: fault.Target.Milliseconds()}
 	if err := r.run(ctx, fault, result); err != nil {
 		result.Trouble = err.Error()
+	}
+	if !result.Injected.IsZero() {
+		wait(ctx, fault.Aftermath) // at the end, so that what is measured in this round has ended, and the next one finds a sound Database
 	}
 	return result
 }
@@ -106,26 +115,29 @@ func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed e
 		return err
 	}
 	poller := StartPoller(ctx, r.Target.Client, r.Target.Namespace, r.Target.Name)
+	began := time.Now()
 	defer func() {
 		seen := poller.Stop()
 		if fault.Stays {
 			checkStays(seen, result)
 		}
 		checkPolls(seen, result)
-		failed = errors.Join(failed, r.conclude(ctx, writer, seen, result))
+		failed = errors.Join(failed, r.conclude(ctx, writer, seen, began, result))
 	}()
-	time.Sleep(warmUp)
-	result.Injected = time.Now()
+	wait(ctx, warmUp)
+	began = time.Now()
 	harm, err := fault.Inject(ctx, r.Target, primary)
 	if err != nil {
 		return err
 	}
-	select {
-	case <-time.After(fault.Hold):
-	case <-ctx.Done():
+	result.Injected = began
+	wait(ctx, fault.Hold)
+	err = r.checkEnded(ctx, fault, primary, result)
+	if healed := harm.Heal(context.WithoutCancel(ctx)); healed != nil {
+		err = errors.Join(err, fmt.Errorf("making %s good: %w", fault.Name, healed))
 	}
-	if err := harm.Heal(context.WithoutCancel(ctx)); err != nil {
-		return fmt.Errorf("making %s good: %w", fault.Name, err)
+	if err != nil {
+		return err
 	}
 	settled, err := r.awaitAfter(ctx, writer, result.Injected, max(watchedFor, fault.Watch))
 	if err != nil {
@@ -137,7 +149,40 @@ func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed e
 		return err
 	}
 	result.NewPrimary = now.Name
+	if fault.Moves {
+		checkMoves(result)
+	}
 	return nil
+}
+
+// wait waits for a time, or until nobody waits for the round any more.
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// checkEnded looks, where the container must have been ended, whether it was.
+func (r *Runner) checkEnded(ctx context.Context, fault Fault, primary *corev1.Pod, result *Result) error {
+	if !fault.Ends {
+		return nil
+	}
+	ended, err := r.Target.ended(ctx, primary)
+	if err != nil {
+		return fmt.Errorf("looking whether the container of %s was ended: %w", primary.Name, err)
+	}
+	if !ended {
+		result.violate("the container of %s wasn't ended within %.0f s: the liveness probe is to do that", primary.Name, fault.Hold.Seconds())
+	}
+	return nil
+}
+
+// checkMoves looks whether another member is the primary.
+func checkMoves(result *Result) {
+	if result.NewPrimary == result.OldPrimary {
+		result.violate("%s is the primary again, and another member was to be", result.OldPrimary)
+	}
 }
 
 // write starts a Writer and waits until it writes.
@@ -234,10 +279,11 @@ func (r *Runner) await(ctx context.Context, least time.Time, also func() error) 
 	}
 }
 
-// conclude counts what the application and the Poller saw, and compares the rows. It ends the Writer.
-func (r *Runner) conclude(ctx context.Context, w *Writer, seen Sightings, result *Result) error {
+// conclude counts what the application and the Poller saw since the fault, and compares the rows. It ends the Writer.
+func (r *Runner) conclude(ctx context.Context, w *Writer, seen Sightings, since time.Time, result *Result) error {
+	until := time.Now() // the Poller has just been stopped
 	err := w.Stop()
-	acks, since := w.Acknowledged(), result.Injected
+	acks := w.Acknowledged()
 	r.Ledger.Add(acks)
 	failures := w.Failures(since)
 	result.Written = len(acks)
@@ -246,6 +292,7 @@ func (r *Runner) conclude(ctx context.Context, w *Writer, seen Sightings, result
 	result.Outage = w.LongestGap(since).Milliseconds()
 	result.Gaps = gaps(acks, since)
 	result.NoPrimary, result.Double, result.Primaries = seen.None, len(seen.Several), seen.tell(since)
+	result.Unready = seen.longestWithout(since, until).Milliseconds()
 	if len(seen.Several) > 0 {
 		result.violate("two primaries were ready, first %.1f s after the fault and %d times in all: %v; the ready ones were %s",
 			seen.Several[0].At.Sub(since).Seconds(), len(seen.Several), seen.Several[0].Pods, result.Primaries)
@@ -256,6 +303,7 @@ func (r *Runner) conclude(ctx context.Context, w *Writer, seen Sightings, result
 	if failed != nil {
 		return errors.Join(err, fmt.Errorf("comparing the rows: %w", failed))
 	}
+	result.Compared = true
 	lost := map[int64]bool{}
 	for _, ids := range missing {
 		for _, id := range ids {

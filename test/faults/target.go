@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -134,27 +135,35 @@ func (t *Target) connect(ctx context.Context, pod *corev1.Pod) (*pgx.Conn, error
 	return conn, nil
 }
 
-// apiAddresses are those of the API server, as a pod sees it.
-func (t *Target) apiAddresses(ctx context.Context) ([]string, error) {
+// apiPeers are where a pod finds the API server: its Service, and what is behind that.
+func (t *Target) apiPeers(ctx context.Context) ([]peer, error) {
 	service := &corev1.Service{}
 	key := client.ObjectKey{Namespace: "default", Name: "kubernetes"}
 	if err := t.Client.Get(ctx, key, service); err != nil {
 		return nil, err
 	}
-	addresses := []string{service.Spec.ClusterIP}
+	var peers []peer
+	for _, port := range service.Spec.Ports {
+		peers = append(peers, peer{service.Spec.ClusterIP, port.Port})
+	}
 	var behind discoveryv1.EndpointSliceList
 	if err := t.Client.List(ctx, &behind, client.InNamespace(key.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: key.Name}); err != nil {
 		return nil, err
 	}
+	own := len(peers)
 	for _, slice := range behind.Items {
 		for _, endpoint := range slice.Endpoints {
-			addresses = append(addresses, endpoint.Addresses...)
+			for _, port := range slice.Ports {
+				for _, address := range endpoint.Addresses {
+					peers = append(peers, peer{address, *port.Port})
+				}
+			}
 		}
 	}
-	if len(addresses) < 2 {
-		return nil, errors.New("the API server's Service has no endpoints")
+	if own == 0 || len(peers) == own {
+		return nil, errors.New("the API server's Service has no ports or no endpoints")
 	}
-	return addresses, nil
+	return peers, nil
 }
 
 // Settled says what is missing until the Database is as before any fault: Ready, nothing to be carried out, one primary to
@@ -280,4 +289,52 @@ func (t *Target) missingIn(ctx context.Context, pod *corev1.Pod, position string
 		}
 	}
 	return ledger.Missing(ctx, conn)
+}
+
+// Each is what every member answers to a statement with one column, as text, by the name of its pod.
+func (t *Target) Each(ctx context.Context, statement string) (map[string]string, error) {
+	pods, err := t.pods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answers := map[string]string{}
+	for i := range pods {
+		conn, err := t.connect(ctx, &pods[i])
+		if err != nil {
+			return nil, err
+		}
+		var answer string
+		err = conn.QueryRow(ctx, statement).Scan(&answer)
+		_ = conn.Close(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("asking the pod %s: %w", pods[i].Name, err)
+		}
+		answers[pods[i].Name] = answer
+	}
+	return answers, nil
+}
+
+// ended says that the container in which a pod's PostgreSQL ran has come to its end since the pod was looked at.
+func (t *Target) ended(ctx context.Context, before *corev1.Pod) (bool, error) {
+	now := &corev1.Pod{}
+	if err := t.get(ctx, before.Name, now); err != nil {
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
+	return endedSince(before, now), nil
+}
+
+func endedSince(before, now *corev1.Pod) bool {
+	then, at := containerOf(before), containerOf(now)
+	return now.UID != before.UID || at.RestartCount > then.RestartCount || at.State.Terminated != nil ||
+		at.State.Waiting != nil && at.LastTerminationState.Terminated != nil // it waits for its next start, uncounted yet
+}
+
+// containerOf is the state of the container with PostgreSQL.
+func containerOf(pod *corev1.Pod) corev1.ContainerStatus {
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.Name == "postgres" {
+			return s
+		}
+	}
+	return corev1.ContainerStatus{}
 }

@@ -74,6 +74,12 @@ func TestWriterThroughARestart(t *testing.T) {
 			t.Fatalf("%v follows on %v", acks[i+1], acks[i])
 		}
 	}
+	failures := w.Failures(time.Time{})
+	for i := range failures[1:] {
+		if pause := failures[i+1].At.Sub(failures[i].At); pause < 50*time.Millisecond {
+			t.Fatalf("it tried again %s after a failure", pause)
+		}
+	}
 	ledger.Add(acks)
 	conn := connect(t, server)
 	expectMissing(t, ledger, conn)
