@@ -127,7 +127,8 @@ func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database,
 	case err != nil:
 		return childProblem(err)
 	case len(said) > 0:
-		return &problem{reason: databasev1.ReasonInvalidParameters, stuck: true, message: strings.Join(said, "; ") + "."}
+		awaited := r.awaitParameters(ctx, db, o, superuser) != nil // the others are to be carried out
+		return &problem{reason: databasev1.ReasonInvalidParameters, stuck: !awaited, message: strings.Join(said, "; ") + "."}
 	}
 	return &problem{reason: databasev1.ReasonRollingOut, message: "Parameters are being set."}
 }

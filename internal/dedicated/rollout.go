@@ -263,7 +263,7 @@ func (r *Reconciler) movePrimary(ctx context.Context, db *databasev1.Database, o
 // can't set the value yet.
 func (r *Reconciler) restartInPlace(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret) *problem {
 	pod, left := pendingRestart(o, func(key string) bool { return r.restarts.asked(db.UID, key) })
-	if left == 0 {
+	if left == 0 || r.configured.waiting(db.UID) { // who is to be first depends on all of them
 		return nil
 	}
 	p := rolling(len(o.pods)-left, len(o.pods), "PostgreSQL has to be restarted for a parameter")
