@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	databasev1 "github.com/example/databases/api/database/v1"
 )
@@ -135,4 +136,47 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%s: %t, want %t", c.what, got, c.want)
 		}
 	}
+}
+
+// TestHasten: a primary without a synchronous standby is told to look around once a second, for half a minute from when it
+// is alone or a standby is ready.
+func TestHasten(t *testing.T) {
+	t.Parallel()
+	const order = `a-0 config {"wake": null}`
+	for _, c := range []struct {
+		what    string
+		members []string
+		sync    []string
+		change  func(*ward, *observed)
+		want    string
+	}{
+		{"one is ready", []string{"primary", "standby", "standby down"}, nil, nil, order},
+		{"none is ready", []string{"primary", "standby down"}, nil, nil, ""},
+		{"one is synchronous", []string{"primary", "standby"}, []string{"a-1"}, nil, ""},
+		{"none is to be", []string{"primary", "standby"}, nil, func(w *ward, _ *observed) { w.db.Spec.Durability = databasev1.DurabilityAsync }, ""},
+		{"there is no primary", []string{"standby", "standby"}, nil, nil, ""},
+		{"it has been alone for long", []string{"primary", "standby"}, nil, longAlone, ""},
+		{"for long, and one is ready now", []string{"primary", "standby"}, nil, func(w *ward, o *observed) {
+			longAlone(w, o)
+			o.pods[1].Status.Conditions[0].LastTransitionTime = metav1.Now()
+		}, order},
+	} {
+		w, o := newWard(t), pods(c.members...)
+		w.db.Spec.Replicas, o.sync = 3, c.sync
+		if c.change != nil {
+			c.change(w, o)
+		}
+		for range 3 {
+			if again := w.hasten(t.Context(), w.db, o, w.patroni.secret(), time.Now()); again != (c.want != "") {
+				t.Errorf("%s: more to do: %t", c.what, again)
+			}
+		}
+		if got := w.patroni.take(); got != c.want {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
+		}
+	}
+}
+
+func longAlone(w *ward, o *observed) {
+	w.alone.update(w.db.UID, []types.UID{o.pods[0].UID}, time.Now().Add(-hastenFor))
 }

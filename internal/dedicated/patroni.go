@@ -21,6 +21,8 @@ const (
 	// replicationTimeout is after which a standby that vanished with its node counts as gone, so that the primary stops
 	// waiting for it: PostgreSQL's own minute is longer than a failover takes.
 	replicationTimeout = "15s"
+	// retryInterval is after which a standby tries again to stream, after a failover or where its slot isn't there yet.
+	retryInterval = "1s"
 )
 
 type object = map[string]any
@@ -54,7 +56,10 @@ func patroniTemplate(db *databasev1.Database) object {
 // patroniDynamic is the configuration that all members share, in Patroni's store. parameters are the spec's, as far
 // as PostgreSQL is known to take them.
 func patroniDynamic(db *databasev1.Database, o *observed, parameters map[string]string) object {
-	all := object{"wal_sender_timeout": replicationTimeout, "wal_receiver_timeout": replicationTimeout}
+	all := object{
+		"wal_sender_timeout": replicationTimeout, "wal_receiver_timeout": replicationTimeout,
+		"wal_retrieve_retry_interval": retryInterval,
+	}
 	for name, value := range sizedParameters(o.volume(db)) {
 		all[name] = value
 	}

@@ -68,9 +68,9 @@ type Reconciler struct {
 
 	logins   credentials.LoginSchedule
 	restarts restarts
-	// idle are standbys that don't stream, waiting members that wait for another one's data, leaderless Databases that are
-	// being deleted and have no primary.
-	idle, waiting, leaderless idleSince
+	// idle are standbys that don't stream, waiting members that wait for another one's data, alone primaries without a
+	// synchronous standby, leaderless Databases that are being deleted and have no primary.
+	idle, waiting, alone, leaderless idleSince
 	// configured is when parameters were written that not all members have looked at yet.
 	configured looks
 }
@@ -124,6 +124,8 @@ type findings struct {
 	usable bool
 	// behind is why the spec isn't carried out.
 	behind []*problem
+	// soon says that the next look is due within a second.
+	soon bool
 }
 
 // stale reports that a write met a newer object than the cache has.
@@ -143,7 +145,10 @@ func (r *Reconciler) next(f *findings) (reconcile.Result, error) {
 			waiting = waiting || !p.stuck
 		}
 	}
-	if waiting {
+	switch {
+	case f.soon:
+		return reconcile.Result{RequeueAfter: hastenEvery}, nil
+	case waiting:
 		return reconcile.Result{RequeueAfter: waitingDelay}, nil
 	}
 	return reconciling.Resync(r.Resync), nil
@@ -218,6 +223,7 @@ func (r *Reconciler) bring(ctx context.Context, db *databasev1.Database, o *obse
 		return f
 	}
 	f.add(r.change(ctx, db, o, superuser, wanted))
+	f.soon = r.hasten(ctx, db, o, superuser, time.Now())
 	f.add(r.recloneStuck(ctx, db, o, superuser, time.Now()))
 	f.addError(r.markPrimary(ctx, o, time.Now()))
 	return f

@@ -12,7 +12,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	databasev1 "github.com/example/databases/api/database/v1"
 	"github.com/example/databases/internal/launcher"
 )
 
@@ -40,6 +43,53 @@ func (r *Reconciler) restartPostgres(ctx context.Context, pod *corev1.Pod, super
 // reinitialize lets the member throw its data away and copy the primary's.
 func (r *Reconciler) reinitialize(ctx context.Context, pod *corev1.Pod, superuser *corev1.Secret) error {
 	return r.ask(ctx, pod, superuser, "reinitialize", map[string]any{"force": true}) // whatever hangs there is ended
+}
+
+const (
+	// hastenFor is how long after a standby became ready, or a primary has none, Patroni is hastened.
+	hastenFor = 30 * time.Second
+	// hastenEvery is for how long a primary isn't asked again.
+	hastenEvery = time.Second
+)
+
+// hasten lets a primary that has no synchronous standby look around now, and not at Patroni's next loop: until it has
+// found one that streams and chosen it, a write is on its own volume only, and nobody could take over. A change of the
+// configuration wakes Patroni; this one changes nothing. Where it fails the next loop does it. It reports whether there is
+// more of it to do.
+func (r *Reconciler) hasten(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret, now time.Time) bool {
+	primary := o.primary()
+	if primary == nil || !o.synchronous(db) || len(o.sync) > 0 {
+		r.alone.update(db.UID, nil, now)
+		return false
+	}
+	since := r.alone.update(db.UID, []types.UID{primary.UID}, now)[primary.UID]
+	ready, recent := false, now.Sub(since) < hastenFor
+	for i := range o.pods {
+		if pod := &o.pods[i]; pod.Name != o.leader && isPodReady(pod) {
+			ready, recent = true, recent || now.Sub(readySince(pod)) < hastenFor
+		}
+	}
+	key := "hasten " + string(primary.UID)
+	if !ready || !recent || r.restarts.asked(db.UID, key) {
+		return ready && recent
+	}
+	r.restarts.ask(db.UID, key, now.Add(hastenEvery))
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if _, err := r.call(ctx, primary, superuser, http.MethodPatch, "config", []byte(`{"wake": null}`)); err != nil {
+		log.FromContext(ctx).V(1).Info("Patroni isn't woken", "err", err.Error())
+	}
+	return true
+}
+
+// readySince is when a pod that is ready became so.
+func readySince(pod *corev1.Pod) time.Time {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }
 
 // memberNow is what the member says of itself.

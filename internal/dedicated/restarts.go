@@ -50,8 +50,8 @@ func (t *looks) forget(uid types.UID) {
 	delete(t.all, uid)
 }
 
-// restarts remembers which members were asked to restart, by Database, and until when each isn't asked again; a zero
-// time is for ever. It is kept in memory: after a restart of this program each is asked at most once more.
+// restarts remembers which members were asked to restart, or to look around, by Database, and until when each isn't asked
+// again; a zero time is for ever. It is kept in memory: after a restart of this program each is asked at most once more.
 type restarts struct {
 	mu  sync.Mutex
 	all map[types.UID]map[string]time.Time
@@ -83,6 +83,7 @@ func (r *Reconciler) forget(db types.UID) {
 	r.idle.update(db, nil, time.Time{})
 	r.waiting.update(db, nil, time.Time{})
 	r.leaderless.update(db, nil, time.Time{})
+	r.alone.update(db, nil, time.Time{})
 }
 
 func (r *restarts) forget(uid types.UID) {

@@ -157,7 +157,7 @@ func (c *chaos) newDatabase(name string) *faults.Runner {
 		c.leave(name)
 		runner = nil
 	}
-	if err := logs.Stop(failed != nil); err != nil {
+	if err := logs.Stop(failed != nil || *chaosLogs); err != nil {
 		c.Error(err)
 	}
 	return runner
