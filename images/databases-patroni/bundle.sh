@@ -56,9 +56,9 @@ patchelf --force-rpath --set-rpath '$ORIGIN/../syslib' "$dest/bin/$python"
 # Every start of a pod copies the bundle, and pays for each file. So Python's own library is one archive, as in the packages
 # that Python offers for embedding (what finds the library by os.pyc, and what is compiled from C, stay files), and modules are
 # there compiled only. "unchecked" because copying changes the files' times.
-"$dest/bin/$python" -I -m compileall -q -b --invalidation-mode unchecked-hash "$dest/lib" >/dev/null || true
+"$dest/bin/$python" -I -B -m compileall -q -b --invalidation-mode unchecked-hash "$dest/lib" >/dev/null || true
 find "$dest/lib" -name '*.py' -exec sh -c 'for source; do [ ! -e "${source}c" ] || rm "$source"; done' sh {} +
-"$dest/bin/$python" -I - "$stdlib" "$dest/lib/python311.zip" <<'archive'
+"$dest/bin/$python" -I -B - "$stdlib" "$dest/lib/python311.zip" <<'archive'
 import os, sys, zipfile
 library, archive = sys.argv[1:]
 with zipfile.ZipFile(archive, "w") as z:
@@ -69,5 +69,5 @@ with zipfile.ZipFile(archive, "w") as z:
                 z.write(path, os.path.relpath(path, library))
 archive
 find "$stdlib" -mindepth 1 -maxdepth 1 ! -name lib-dynload ! -name os.pyc -exec rm -rf {} +
-"$dest/bin/$python" -I -c 'import patroni.__main__, patroni.ctl, patroni.dcs.kubernetes, psycopg2, urllib3, yaml, multiprocessing.spawn, ssl, json, encodings.idna'
+"$dest/bin/$python" -I -B -c 'import patroni.__main__, patroni.ctl, patroni.dcs.kubernetes, psycopg2, urllib3, yaml, multiprocessing.spawn, ssl, json, encodings.idna'
 chmod -R a+rX "$dest"

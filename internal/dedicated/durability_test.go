@@ -46,7 +46,7 @@ func TestUnsafeParameters(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := &observed{config: string(config)}
-		if got := slices.Sorted(maps.Keys(unsafeParameters(db, o))); !slices.Equal(got, c.want) {
+		if got := slices.Sorted(maps.Keys(unsafeParameters(wantedParameters(db), o.synchronous(db)))); !slices.Equal(got, c.want) {
 			t.Errorf("%s = %s, %s, %d replicas: refused are %q, want %q", c.name, c.value, c.durability, c.replicas, got, c.want)
 		}
 		if kept := accepted(db, o); kept["work_mem"] != "8MB" || (kept[c.name] == "") != (len(c.want) == 1) {
@@ -155,11 +155,11 @@ func TestHasten(t *testing.T) {
 		{"one is synchronous", []string{"primary", "standby"}, []string{"a-1"}, nil, ""},
 		{"none is to be", []string{"primary", "standby"}, nil, func(w *ward, _ *observed) { w.db.Spec.Durability = databasev1.DurabilityAsync }, ""},
 		{"there is no primary", []string{"standby", "standby"}, nil, nil, ""},
-		{"it has been alone for long", []string{"primary", "standby"}, nil, longAlone, ""},
-		{"for long, and one is ready now", []string{"primary", "standby"}, nil, func(w *ward, o *observed) {
+		{"it has been alone for long, and one is ready now", []string{"primary", "standby"}, nil, longAlone, order},
+		{"for long, and one has been ready before", []string{"primary", "standby"}, nil, func(w *ward, o *observed) {
 			longAlone(w, o)
-			o.pods[1].Status.Conditions[0].LastTransitionTime = metav1.Now()
-		}, order},
+			w.restarts.ask(w.db.UID, "ready "+string(o.pods[1].UID), time.Now().Add(-time.Second))
+		}, ""},
 	} {
 		w, o := newWard(t), pods(c.members...)
 		w.db.Spec.Replicas, o.sync = 3, c.sync

@@ -33,6 +33,8 @@ type observed struct {
 	// heirs are those of whom Patroni lets one lead while nobody does: the primary and the standbys that had every
 	// acknowledged write last. Empty where it keeps none, as without synchronous standbys.
 	heirs []string
+	// left is a part of the store of an earlier Database of this name, which Kubernetes is about to delete; empty for none.
+	left string
 	// config is the members' shared configuration as it is in Patroni's store.
 	config string
 	// inspection is the pod that finds out what a new image holds, nil for none.
@@ -72,6 +74,10 @@ func (r *Reconciler) observeStore(ctx context.Context, db *databasev1.Database, 
 	annotations := func(suffix string) (map[string]string, error) {
 		m := &corev1.ConfigMap{}
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: db.Namespace, Name: db.Name + suffix}, m)
+		if controller := metav1.GetControllerOf(m); o.set == nil && controller != nil && controller.UID != db.UID {
+			o.left = m.Name
+			return nil, nil
+		}
 		return m.Annotations, client.IgnoreNotFound(err)
 	}
 	leader, err1 := annotations(suffixLeader)

@@ -20,13 +20,13 @@ import (
 // accepted are those of the spec's parameters that are in the members' shared configuration, with the values that they
 // have there.
 func accepted(db *databasev1.Database, o *observed) map[string]string {
-	parameters, configured, unsafe := map[string]string{}, configuredParameters(o.config), unsafeParameters(db, o)
+	parameters, configured := map[string]string{}, configuredParameters(o.config)
 	for name := range db.Spec.Parameters {
-		if value, ok := configured[name]; ok && unsafe[name] == "" {
+		if value, ok := configured[name]; ok {
 			parameters[name] = value
 		}
 	}
-	return parameters
+	return withoutUnsafe(parameters, o.synchronous(db))
 }
 
 // configuredParameters are all of the members' shared configuration; none of one that can't be read.
@@ -52,23 +52,26 @@ func (o *observed) parameters(db *databasev1.Database, now time.Time) map[string
 			return accepted(db, o) // it is only being restarted, or another one is about to be the primary
 		}
 	}
-	wanted := wantedParameters(db)
-	for name := range unsafeParameters(db, o) {
-		delete(wanted, name)
-	}
-	return wanted
+	return withoutUnsafe(wantedParameters(db), o.synchronous(db))
 }
 
-// unsafeParameters says what is wrong with those of the spec's parameters that PostgreSQL would take, but with which the
-// spec's durability would be an empty word, or writes would wait for ever. It depends on the replicas: what one may have,
-// several may not.
-func unsafeParameters(db *databasev1.Database, o *observed) map[string]string {
-	faults, wanted := map[string]string{}, wantedParameters(db)
-	if value, ok := wanted["synchronous_commit"]; ok && o.synchronous(db) && !slices.Contains(waitsForStandby, strings.ToLower(value)) {
+// withoutUnsafe takes out what unsafeParameters finds.
+func withoutUnsafe(parameters map[string]string, synchronous bool) map[string]string {
+	for name := range unsafeParameters(parameters, synchronous) {
+		delete(parameters, name)
+	}
+	return parameters
+}
+
+// unsafeParameters says what is wrong with parameters that PostgreSQL would take, but with which the spec's durability
+// would be an empty word, or writes would wait for ever. It depends on the replicas: what one may have, several may not.
+func unsafeParameters(parameters map[string]string, synchronous bool) map[string]string {
+	faults := map[string]string{}
+	if value, ok := parameters["synchronous_commit"]; ok && synchronous && !slices.Contains(waitsForStandby, strings.ToLower(value)) {
 		faults["synchronous_commit"] = "would lose acknowledged writes at a failover: it must be on or remote_apply, or spec.durability Async"
 	}
 	for _, name := range []string{"wal_sender_timeout", "wal_receiver_timeout"} {
-		if limit, err := postgres.Duration(wanted[name], time.Millisecond); err == nil && limit == 0 {
+		if limit, err := postgres.Duration(parameters[name], time.Millisecond); err == nil && limit == 0 {
 			faults[name] = "must not be 0: a standby that vanished would hold every write up"
 		}
 	}
@@ -103,7 +106,7 @@ func (r *Reconciler) setParameters(ctx context.Context, db *databasev1.Database,
 	if err != nil {
 		return serverProblem(err)
 	}
-	maps.Copy(faults, unsafeParameters(db, o))
+	maps.Copy(faults, unsafeParameters(wanted, o.synchronous(db)))
 	for name, least := range patroniLeast {
 		if n, err := strconv.Atoi(wanted[name]); err == nil && n < least && faults[name] == "" {
 			faults[name] = fmt.Sprintf("must be %d or more: Patroni takes nothing less", least)

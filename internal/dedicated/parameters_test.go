@@ -91,8 +91,11 @@ func TestSetParameters(t *testing.T) {
 		{"a standby that vanished would be waited for", parameters{"wal_sender_timeout": "0", "wal_receiver_timeout": "0ms"},
 			invalid + `wal_receiver_timeout = "0ms" must not be 0: a standby that vanished would hold every write up; ` +
 				`wal_sender_timeout = "0" must not be 0: a standby that vanished would hold every write up.`,
-			parameters{}},
+			parameters{"wal_sender_timeout": "15s", "wal_receiver_timeout": "15s"}}, // as every server has them
 		{"times that end", parameters{"wal_sender_timeout": "10s", "wal_receiver_timeout": "1min"}, being,
+			parameters{"wal_sender_timeout": "10s", "wal_receiver_timeout": "1min"}},
+		{"one that is unsafe, and was safe", parameters{"wal_sender_timeout": "0.5", "wal_receiver_timeout": "1min"},
+			invalid + `wal_sender_timeout = "0.5" must not be 0: a standby that vanished would hold every write up.`,
 			parameters{"wal_sender_timeout": "10s", "wal_receiver_timeout": "1min"}},
 		{"none any more", parameters{}, "", parameters{}},
 	} {

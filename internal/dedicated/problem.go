@@ -55,8 +55,9 @@ func diagnose(db *databasev1.Database, o *observed, now time.Time) *problem {
 func (o *observed) copying() string {
 	var names []string
 	for i := range o.pods {
-		if memberOf(&o.pods[i]).State == "creating replica" {
-			names = append(names, o.pods[i].Name)
+		pod := &o.pods[i]
+		if memberOf(pod).State == "creating replica" && pod.DeletionTimestamp == nil && isRunning(pod) {
+			names = append(names, pod.Name)
 		}
 	}
 	if len(names) == 0 {

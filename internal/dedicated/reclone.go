@@ -79,7 +79,7 @@ func (r *Reconciler) recloneStuck(ctx context.Context, db *databasev1.Database, 
 		pod := &o.pods[i]
 		began, isIdle := since[pod.UID]
 		claim := o.claimOf(pod.Name)
-		if !isIdle || claim == nil || now.Sub(began) < r.stuckAfter(db) {
+		if !isIdle || claim == nil || now.Sub(began) < r.stuckAfter(o) {
 			continue
 		}
 		if last, err := time.Parse(time.RFC3339, claim.Annotations[recloneAnnotation]); err == nil && now.Sub(last) < recloneInterval {
@@ -90,10 +90,10 @@ func (r *Reconciler) recloneStuck(ctx context.Context, db *databasev1.Database, 
 			first = cmp.Or(first, stuck(pod, claim, "and Patroni in it doesn't answer"))
 			continue
 		}
-		if o.copying() != "" || o.clonedSince(now.Add(-r.stuckAfter(db))) {
+		if o.copying() != "" || o.clonedSince(now.Add(-r.stuckAfter(o))) {
 			return cmp.Or(first, &problem{reason: databasev1.ReasonReplicaStuck, message: pod.Name + " does not stream, and waits for its turn to be cloned anew."})
 		}
-		return r.reclone(ctx, db, pod, claim, superuser, now)
+		return r.reclone(ctx, db, o, pod, claim, superuser, now)
 	}
 	return first
 }
@@ -119,7 +119,7 @@ func stuck(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, how string) *pr
 }
 
 // reclone writes down first that it is done, so that a program that ends in between doesn't do it again and again.
-func (r *Reconciler) reclone(ctx context.Context, db *databasev1.Database, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, superuser *corev1.Secret, now time.Time) *problem {
+func (r *Reconciler) reclone(ctx context.Context, db *databasev1.Database, o *observed, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, superuser *corev1.Secret, now time.Time) *problem {
 	noted := claim.DeepCopy()
 	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, recloneAnnotation, now.UTC().Format(time.RFC3339))
 	if err := r.Client.Patch(ctx, noted, client.MergeFrom(claim), client.FieldOwner(r.FieldManager)); err != nil {
@@ -132,14 +132,14 @@ func (r *Reconciler) reclone(ctx context.Context, db *databasev1.Database, pod *
 		return p.because(errors.Join(err, r.Client.Patch(ctx, refused, client.MergeFrom(noted), client.FieldOwner(r.FieldManager))))
 	}
 	r.Recorder.Eventf(db, pod, corev1.EventTypeWarning, databasev1.ReasonRecloning, "Reclone",
-		"The standby %s has not come to stream for %s: its data is thrown away and copied from the primary.", pod.Name, r.stuckAfter(db))
+		"The standby %s has not come to stream for %s: its data is thrown away and copied from the primary.", pod.Name, r.stuckAfter(o))
 	return p
 }
 
 // stuckAfter is longer where checkpoints are rarer: a standby that starts replays what was written since the last one,
 // and doesn't stream until it has.
-func (r *Reconciler) stuckAfter(db *databasev1.Database) time.Duration {
-	apart, _ := postgres.Duration(string(db.Spec.Parameters["checkpoint_timeout"]), time.Second) // 0 for what isn't one
+func (r *Reconciler) stuckAfter(o *observed) time.Duration {
+	apart, _ := postgres.Duration(configuredParameters(o.config)["checkpoint_timeout"], time.Second) // 0 for what isn't one
 	return max(cmp.Or(r.StuckAfter, defaultStuckAfter), 2*apart)
 }
 

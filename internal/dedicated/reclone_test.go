@@ -190,6 +190,7 @@ func TestRecloneOneAtATime(t *testing.T) {
 	w.patroni.take()
 	copies := pods(members...)
 	copies.pods[1].Annotations["status"] = strings.Replace(copies.pods[1].Annotations["status"], `"running"`, `"creating replica"`, 1)
+	copies.pods[1].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: postgresContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	if p := w.lookAt(15*time.Minute, copies); said(p) != "ReplicaStuck: a-2 does not stream, and waits for its turn to be cloned anew." {
 		t.Errorf("while a-1 copies: %q", said(p))
 	}

@@ -197,6 +197,11 @@ func (r *Reconciler) bring(ctx context.Context, db *databasev1.Database, o *obse
 	f := &findings{}
 	f.add(r.growVolumes(ctx, db, size, o.claims))
 	f.addError(r.unblock(ctx, db, o, time.Now()))
+	if o.left != "" { // what it says of who leads isn't so any more
+		f.ready = &problem{reason: databasev1.ReasonPodsStarting, message: fmt.Sprintf(
+			"The ConfigMap %q of an earlier Database of this name is to be deleted first, by Kubernetes.", o.left)}
+		return f
+	}
 	if o.set == nil {
 		if err := r.adopt(ctx, db); err != nil {
 			f.ready = childProblem(err)
@@ -256,6 +261,7 @@ func (r *Reconciler) serve(ctx context.Context, db *databasev1.Database, o *obse
 	}
 	defer admin.Close()
 	if p := r.provision(ctx, db, fault.Admin(admin)); p != nil {
+		f.add(r.awaitParameters(ctx, db, o, superuser))
 		return p
 	}
 	f.usable = true

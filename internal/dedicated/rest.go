@@ -46,7 +46,7 @@ func (r *Reconciler) reinitialize(ctx context.Context, pod *corev1.Pod, superuse
 }
 
 const (
-	// hastenFor is how long after a standby became ready, or a primary has none, Patroni is hastened.
+	// hastenFor is for how long Patroni is hastened, from when a primary is alone, and once from when each standby is ready.
 	hastenFor = 30 * time.Second
 	// hastenEvery is for how long a primary isn't asked again.
 	hastenEvery = time.Second
@@ -66,7 +66,7 @@ func (r *Reconciler) hasten(ctx context.Context, db *databasev1.Database, o *obs
 	ready, recent := false, now.Sub(since) < hastenFor
 	for i := range o.pods {
 		if pod := &o.pods[i]; pod.Name != o.leader && isPodReady(pod) {
-			ready, recent = true, recent || now.Sub(readySince(pod)) < hastenFor
+			ready, recent = true, r.restarts.within(db.UID, "ready "+string(pod.UID), now.Add(hastenFor)) || recent
 		}
 	}
 	key := "hasten " + string(primary.UID)
@@ -80,16 +80,6 @@ func (r *Reconciler) hasten(ctx context.Context, db *databasev1.Database, o *obs
 		log.FromContext(ctx).V(1).Info("Patroni isn't woken", "err", err.Error())
 	}
 	return true
-}
-
-// readySince is when a pod that is ready became so.
-func readySince(pod *corev1.Pod) time.Time {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return time.Time{}
 }
 
 // memberNow is what the member says of itself.

@@ -64,6 +64,17 @@ func (r *restarts) asked(uid types.UID, key string) bool {
 	return known && (until.IsZero() || time.Now().Before(until))
 }
 
+// within reports that the time isn't over that was given when this was first asked.
+func (r *restarts) within(uid types.UID, key string, until time.Time) bool {
+	r.mu.Lock()
+	_, known := r.all[uid][key]
+	r.mu.Unlock()
+	if !known {
+		r.ask(uid, key, until)
+	}
+	return r.asked(uid, key)
+}
+
 func (r *restarts) ask(uid types.UID, key string, until time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

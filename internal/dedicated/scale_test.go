@@ -3,6 +3,7 @@ package dedicated
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -192,5 +194,36 @@ func TestApplyObjectsAroundOneInTheWay(t *testing.T) {
 		if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(c.db), policy); err != nil {
 			t.Errorf("%s: %v", c.what, err)
 		}
+	}
+}
+
+// TestStoreOfAnEarlierOne: who led an earlier Database of this name isn't believed, and nothing is made beside it.
+func TestStoreOfAnEarlierOne(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 3)
+	s.play("primary", "standby synchronous", "standby")
+	set := &appsv1.StatefulSet{}
+	s.get("a", set)
+	if err := s.Delete(t.Context(), set, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the StatefulSet is gone", func() bool {
+		return apierrors.IsNotFound(s.Client.Get(t.Context(), s.key, &appsv1.StatefulSet{}))
+	})
+	if o := s.observed(); o.left != "" || !o.initialized || o.leader != "a-0" {
+		t.Errorf("its own store: left %q, initialized %t, leader %q", o.left, o.initialized, o.leader)
+	}
+	later := s.database()
+	later.UID = "another"
+	o, err := s.observe(t.Context(), later)
+	if err != nil || o.left == "" || o.initialized || o.leader != "" || len(o.heirs) > 0 {
+		t.Fatalf("another one's store: %+v, %v", o, err)
+	}
+	f := s.bring(t.Context(), later, o, resource.MustParse("1Gi"))
+	if said(f.ready) != fmt.Sprintf("PodsStarting: The ConfigMap %q of an earlier Database of this name is to be deleted first, by Kubernetes.", o.left) {
+		t.Errorf("it says %q", said(f.ready))
+	}
+	if err := s.Client.Get(t.Context(), s.key, &appsv1.StatefulSet{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a StatefulSet is made: %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,7 +79,7 @@ func (s *Server) loadFault(ctx context.Context, name, value string) (fault strin
 			continue
 		}
 		file := library
-		if name == "local_preload_libraries" {
+		if name == "local_preload_libraries" && !strings.Contains(library, "/") {
 			file = "$libdir/plugins/" + library
 		}
 		err := s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -89,7 +90,7 @@ func (s *Server) loadFault(ctx context.Context, name, value string) (fault strin
 		})
 		switch code := sqlState(err); {
 		case err == nil, code == codeInsufficientPrivilege:
-		case code != "":
+		case code != "" && !slices.Contains(notOfLibraries, code[:2]):
 			return fmt.Sprintf("names the library %q, which the server can't load", library), nil
 		default:
 			return "", err
@@ -98,11 +99,16 @@ func (s *Server) loadFault(ctx context.Context, name, value string) (fault strin
 	return "", nil
 }
 
+// notOfLibraries are the classes of errors that LOAD may meet and that say nothing of the library: the connection's, of
+// resources, of an operator.
+var notOfLibraries = []string{"08", "53", "57"}
+
 // Duration is a time as PostgreSQL reads it in its configuration, rounded to the unit of the parameter, which is also that
 // of a number alone.
 func Duration(value string, of time.Duration) (time.Duration, error) {
 	number := strings.TrimRight(strings.TrimSpace(value), "usminhd ")
-	factor, known := units[1][strings.TrimSpace(strings.TrimSpace(value)[len(number):])]
+	unit := strings.TrimSpace(strings.TrimSpace(value)[len(number):])
+	factor, known := units[1][unit]
 	n, err := strconv.ParseFloat(number, 64)
 	if whole, hex := strconv.ParseInt(number, 0, 64); hex == nil {
 		n, err = float64(whole), nil
@@ -110,10 +116,12 @@ func Duration(value string, of time.Duration) (time.Duration, error) {
 	switch {
 	case err != nil:
 		return 0, err
-	case !known:
-		return time.Duration(n * float64(of)).Round(of), nil
+	case known:
+		n *= factor * float64(time.Microsecond) / float64(of)
+	case unit != "":
+		return 0, fmt.Errorf("the unit %q of a time isn't known", unit)
 	}
-	return time.Duration(n * factor * float64(time.Microsecond)).Round(of), nil
+	return time.Duration(math.RoundToEven(n)) * of, nil
 }
 
 // fault says why the parameter doesn't take the value; empty where it does. The rules are those of PostgreSQL's

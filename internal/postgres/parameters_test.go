@@ -24,6 +24,7 @@ func parameters(t *testing.T, b *bench) {
 	if !b.weak { // who may not load libraries can't find out either
 		good["session_preload_libraries"], bad["session_preload_libraries"] = "auto_explain, plpgsql", "auto_explain, no_such_library"
 		bad["local_preload_libraries"] = "no_such_library"
+		good["local_preload_libraries"] = "$libdir/auto_explain"
 	}
 	for what, all := range map[string]map[string]string{"good": good, "bad": bad} {
 		faults, err := b.admin.CheckParameters(t.Context(), all)
@@ -51,7 +52,7 @@ func parameters(t *testing.T, b *bench) {
 
 func TestDuration(t *testing.T) {
 	for value, want := range map[string]time.Duration{
-		"0": 0, "5": 5 * time.Second, "5s": 5 * time.Second, " 2 min": 2 * time.Minute, "1.5h": 90 * time.Minute, "400ms": 0, "1d": 24 * time.Hour, "700000us": time.Second, "0x10": 16 * time.Second, "0e3": 0, "0.4": 0,
+		"0": 0, "5": 5 * time.Second, "5s": 5 * time.Second, " 2 min": 2 * time.Minute, "1.5h": 90 * time.Minute, "400ms": 0, "1d": 24 * time.Hour, "700000us": time.Second, "0x10": 16 * time.Second, "0e3": 0, "0.4": 0, "0.5": 0, "1.5": 2 * time.Second,
 	} {
 		if got, err := postgres.Duration(value, time.Second); got != want || err != nil {
 			t.Errorf("%q is %v, error %v, want %v", value, got, err, want)
