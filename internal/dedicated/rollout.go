@@ -147,22 +147,23 @@ func (r *Reconciler) rollOut(ctx context.Context, db *databasev1.Database, o *ob
 	}
 	replicas := int(*o.set.Spec.Replicas)
 	step := planRoll(o, wanted, o.set.Status.UpdateRevision, replicas, time.Now())
+	progress := func(now string) *problem { return rolling(len(o.pods)-step.left, max(replicas, len(o.pods)), now) }
 	switch {
 	case step.left == 0:
 		return nil
 	case o.set.Status.ObservedGeneration != o.set.Generation || o.set.Spec.Template.Annotations[restartAnnotation] != wanted:
 		// A pod that is deleted now could come back by the old template.
-		return rolling(len(o.pods)-step.left, max(replicas, len(o.pods)), "the StatefulSet is told")
+		return progress("the StatefulSet is told")
 	case step.pod == nil:
-		return rolling(len(o.pods)-step.left, max(replicas, len(o.pods)), step.held)
+		return progress(step.held)
 	}
 	if len(o.pods) > 1 && o.isServing(step.pod) {
 		if held, err := r.lagging(ctx, o, superuser, step.pod); held != "" || err != nil {
-			return rolling(len(o.pods)-step.left, max(replicas, len(o.pods)), held).because(err)
+			return progress(held).because(err)
 		}
 	}
 	if step.move {
-		return r.movePrimary(ctx, db, o, superuser, maxReplicas, rolling(len(o.pods)-step.left, max(replicas, len(o.pods)), ""))
+		return r.movePrimary(ctx, db, o, superuser, maxReplicas, progress(""))
 	}
 	if step.pod.Name == o.leader {
 		limited, cancel := context.WithTimeout(ctx, checkpointLimit)
@@ -170,7 +171,7 @@ func (r *Reconciler) rollOut(ctx context.Context, db *databasev1.Database, o *ob
 		cancel()
 		r.Telemetry.Planned(db.UID)
 	}
-	doing := rolling(len(o.pods)-step.left, max(replicas, len(o.pods)), step.pod.Name+" is restarted")
+	doing := progress(step.pod.Name + " is restarted")
 	if err := r.Client.Delete(ctx, step.pod, client.Preconditions{UID: &step.pod.UID}); client.IgnoreNotFound(err) != nil {
 		return doing.because(fmt.Errorf("deleting the pod %q: %w", step.pod.Name, err))
 	}
