@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -58,7 +60,31 @@ func (r *Reconciler) writeStatus(ctx context.Context, stored *unstructured.Unstr
 	}
 	written := stored.DeepCopy()
 	written.Object["status"] = content
-	return r.Client.Status().Patch(ctx, written, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
+	if err := r.Client.Status().Patch(ctx, written, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	awaitCache(ctx, r.Client, written)
+	return nil
+}
+
+const (
+	// cacheLimit is for how long a write is waited for; a watch that is late for longer is for the next look to find out.
+	cacheLimit = 2 * time.Second
+	cachePoll  = 5 * time.Millisecond
+)
+
+// awaitCache waits until the cache has what was written. The next look would end in a conflict otherwise, and what it
+// did, a restart for one, would not be told. The client that reads its own writes doesn't do it: controller-runtime 0.25
+// notes an untyped write under the typed form, which nobody reads.
+func awaitCache(ctx context.Context, reader client.Reader, written *unstructured.Unstructured) {
+	seen := newUnstructured()
+	_ = wait.PollUntilContextTimeout(ctx, cachePoll, cacheLimit, true, func(ctx context.Context) (bool, error) {
+		if err := reader.Get(ctx, client.ObjectKeyFromObject(written), seen); err != nil || seen.GetUID() != written.GetUID() {
+			return apierrors.IsNotFound(err) || err == nil, err
+		}
+		order, err := resourceversion.CompareResourceVersion(seen.GetResourceVersion(), written.GetResourceVersion())
+		return order >= 0, err
+	})
 }
 
 func concludeUpToDate(db *databasev1.Database, f *findings) {

@@ -87,6 +87,8 @@ func TestPlanRoll(t *testing.T) {
 		{"standbys before the primary", []string{"primary old", "standby old", "standby old"}, "a-2", 3, ""},
 		{"the primary last, once it is moved", []string{"primary old", "standby", "standby"}, "move", 1, ""},
 		{"one at a time", []string{"primary old", "standby old", "standby leaving"}, "", 2, "a-2 is ending"},
+		{"one that is ending counts until it is gone", []string{"primary old", "standby old", "standby old leaving"}, "", 3, "a-2 is ending"},
+		{"also the last one", []string{"primary", "standby old leaving"}, "", 1, "a-1 is ending"},
 		{"a standby waits while another one is down", []string{"primary old", "standby old", "standby down"}, "", 2, "a-2 is not ready"},
 		{"a standby waits while another one doesn't stream", []string{"primary old", "standby old", "standby silent"}, "", 2, "a-2 does not stream"},
 		{"the one that is down comes first", []string{"primary old", "standby old", "standby old down"}, "a-2", 3, ""},

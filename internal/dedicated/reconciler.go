@@ -227,10 +227,13 @@ func (r *Reconciler) bring(ctx context.Context, db *databasev1.Database, o *obse
 		f.addError(err)
 		return f
 	}
-	f.add(r.change(ctx, db, o, superuser, wanted))
-	f.soon = r.hasten(ctx, db, o, superuser, time.Now())
-	f.add(r.recloneStuck(ctx, db, o, superuser, time.Now()))
 	f.addError(r.markPrimary(ctx, o, time.Now()))
+	f.soon = r.hasten(ctx, db, o, superuser, time.Now())
+	if f.stale() {
+		return f // nothing is restarted in a look that isn't told
+	}
+	f.add(r.change(ctx, db, o, superuser, wanted))
+	f.add(r.recloneStuck(ctx, db, o, superuser, time.Now()))
 	return f
 }
 
@@ -315,7 +318,7 @@ func apiMessage(err error) string {
 	return "The API server refuses an object that the Database needs."
 }
 
-// patchFinalizers writes the untyped object, in whose form Databases are cached, so that the next look sees it.
+// patchFinalizers changes the finalizers of the object as it is cached.
 func (r *Reconciler) patchFinalizers(ctx context.Context, db client.Object, change func(client.Object, string) bool) error {
 	return reconciling.PatchFinalizers(ctx, r.Client, db, databasev1.Finalizer, change,
 		client.FieldOwner(r.FieldManager))

@@ -39,15 +39,17 @@ func planRoll(o *observed, wanted, revision string, replicas int, now time.Time)
 	wishFails := false
 	for i := range o.pods {
 		p := &o.pods[i]
-		if p.DeletionTimestamp != nil {
-			continue
-		}
 		reason := outdated(p, wanted, revision)
-		if reason == "" {
+		if reason != "" {
+			r.left++
+		}
+		switch {
+		case p.DeletionTimestamp != nil:
+			continue
+		case reason == "":
 			wishFails = wishFails || !o.isServing(p)
 			continue
 		}
-		r.left++
 		reasons[p.Name] = reason
 		switch {
 		case !everStarted(p), isBroken(p, now):
@@ -267,23 +269,26 @@ func (r *Reconciler) restartInPlace(ctx context.Context, db *databasev1.Database
 	if left == 0 || r.configured.waiting(db.UID) { // who is to be first depends on all of them
 		return nil
 	}
-	p := rolling(len(o.pods)-left, len(o.pods), "PostgreSQL has to be restarted for a parameter")
 	if pod == nil {
-		return p
+		return rolling(len(o.pods)-left, len(o.pods), "PostgreSQL has to be restarted for a parameter")
+	}
+	// What the pods' annotations say may be a loop of Patroni old.
+	waiting := r.awaitingRestart(ctx, o, superuser)
+	progress := func(now string) *problem { return rolling(len(o.pods)-len(waiting), len(o.pods), now) }
+	if !slices.Contains(waiting, pod.Name) {
+		return progress(pod.Name + " is to show that it has the parameters")
 	}
 	if len(o.pods) > 1 {
 		if held, err := r.lagging(ctx, o, superuser, pod); held != "" || err != nil {
-			return rolling(len(o.pods)-left, len(o.pods), held).because(err)
+			return progress(held).because(err)
 		}
 	}
-	if pod.Name == o.leader && left == 1 && len(o.pods) > 1 {
+	if pod.Name == o.leader && len(waiting) == 1 && len(o.pods) > 1 {
 		// A primary that becomes a standby is restarted by that, and the standby has the new value already. Where a value
-		// goes down the standbys wait for the primary: then left is more than one.
-		if held := r.stillPending(ctx, o, superuser); !held {
-			return r.movePrimary(ctx, db, o, superuser, maxReplicas, rolling(len(o.pods)-left, len(o.pods), ""))
-		}
+		// goes down the standbys wait for the primary: then more than one waits.
+		return r.movePrimary(ctx, db, o, superuser, maxReplicas, progress(""))
 	}
-	p = rolling(len(o.pods)-left, len(o.pods), "PostgreSQL in "+pod.Name+" is restarted for a parameter")
+	p := progress("PostgreSQL in " + pod.Name + " is restarted for a parameter")
 	r.Recorder.Eventf(db, pod, corev1.EventTypeNormal, databasev1.ReasonRestarting, "Restart", "PostgreSQL in the pod %s is restarted for a parameter.", pod.Name)
 	if pod.Name == o.leader {
 		r.Telemetry.Planned(db.UID)
@@ -306,19 +311,17 @@ func (r *Reconciler) restartInPlace(ctx context.Context, db *databasev1.Database
 // refusedPause is after which a member that refused to restart is asked again.
 const refusedPause = time.Minute
 
-// stillPending reports that a standby, as it says itself, has a parameter to be set at a start: what the pods'
-// annotations say may be a loop of Patroni old. One that doesn't answer is taken for such.
-func (r *Reconciler) stillPending(ctx context.Context, o *observed, superuser *corev1.Secret) bool {
+// awaitingRestart are the members that have a parameter to be set at a start, as they say themselves. One that doesn't
+// answer is taken for such.
+func (r *Reconciler) awaitingRestart(ctx context.Context, o *observed, superuser *corev1.Secret) []string {
+	var waiting []string
 	for i := range o.pods {
-		if o.pods[i].Name == o.leader {
-			continue
-		}
 		now, err := r.memberNow(ctx, &o.pods[i], superuser)
 		if err != nil || now.PendingRestart {
-			return true
+			waiting = append(waiting, o.pods[i].Name)
 		}
 	}
-	return false
+	return waiting
 }
 
 // pendingRestart is the member to be restarted now, nil for none, and how many have a restart before them.

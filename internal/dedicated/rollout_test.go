@@ -269,7 +269,7 @@ func TestRestartInPlace(t *testing.T) {
 	for _, c := range []struct {
 		what    string
 		members []string
-		pending string // the member that says itself that it waits
+		late    string // the member whose annotation says other than it does itself
 		silent  string // the member that says nothing
 		refuses bool
 		again   bool // without forgetting who was asked
@@ -287,10 +287,16 @@ func TestRestartInPlace(t *testing.T) {
 			"0 of 2 replicas are as the spec wishes; PostgreSQL has to be restarted for a parameter.", ""},
 		{"a primary whose standby has the value moves", []string{"primary pending", "standby"}, "", "", false, false,
 			"1 of 2 replicas are as the spec wishes; the primary moves from a-0 to a-1.", `a-0 switchover {"candidate":"a-1","leader":"a-0"}`},
+		{"one that has it by its own word", []string{"primary pending", "standby pending"}, "a-1", "", false, false,
+			"1 of 2 replicas are as the spec wishes; a-1 is to show that it has the parameters.", ""},
+		{"a standby", []string{"primary pending", "standby pending"}, "", "", false, false,
+			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-1 is restarted for a parameter.", `a-1 restart {"restart_pending":true}`},
+		{"then the primary moves, where the standby has it by its own word", []string{"primary pending", "standby pending"}, "a-1", "", false, true,
+			"1 of 2 replicas are as the spec wishes; the primary moves from a-0 to a-1.", `a-0 switchover {"candidate":"a-1","leader":"a-0"}`},
 		{"a primary whose standby waits by its own word is restarted", []string{"primary pending", "standby"}, "a-1", "", false, false,
-			"1 of 2 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
+			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
 		{"a primary whose standby doesn't answer is restarted", []string{"primary pending", "standby"}, "", "a-1", false, false,
-			"1 of 2 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
+			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
 		{"one that isn't heard", []string{"primary pending"}, "", "a-0", false, false,
 			"0 of 1 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", ""},
 		{"one that wasn't heard is asked again", []string{"primary pending"}, "", "", false, true,
@@ -309,8 +315,15 @@ func TestRestartInPlace(t *testing.T) {
 		if !c.again {
 			s.restarts.forget(db.UID)
 		}
-		s.patroni.set(func() { s.patroni.pending, s.patroni.silent, s.patroni.refuses = c.pending, c.silent, c.refuses })
 		o, got := pods(c.members...), ""
+		s.patroni.set(func() {
+			s.patroni.pending, s.patroni.silent, s.patroni.refuses = nil, c.silent, c.refuses
+			for i := range o.pods {
+				if name := o.pods[i].Name; memberOf(&o.pods[i]).PendingRestart != (name == c.late) {
+					s.patroni.pending = append(s.patroni.pending, name)
+				}
+			}
+		})
 		o.sync = []string{"a-1"}
 		p := s.restartInPlace(t.Context(), db, o, s.superuserSecret())
 		if p != nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,7 +37,7 @@ type fakePatroni struct {
 	orders   []string
 	refuses  bool
 	silent   string           // the member that doesn't answer
-	pending  string           // the member that says that it waits for a restart
+	pending  []string         // the members that say that they wait for a restart
 	seen     map[string]int64 // when each member read the store last
 }
 
@@ -57,7 +58,7 @@ func (p *fakePatroni) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	case user != launcher.UserREST || password != p.password:
 		http.Error(w, "who are you", http.StatusUnauthorized)
 	case request.Method == http.MethodGet && request.URL.Path == "/patroni":
-		_ = json.NewEncoder(w).Encode(object{"state": "running", "pending_restart": p.pending == name, "dcs_last_seen": p.seen[name]})
+		_ = json.NewEncoder(w).Encode(object{"state": "running", "pending_restart": slices.Contains(p.pending, name), "dcs_last_seen": p.seen[name]})
 	case p.refuses:
 		http.Error(w, "not\nnow", http.StatusServiceUnavailable)
 	default:
