@@ -194,40 +194,45 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestPendingRestart follows a parameter through a server: up, down, and where Patroni keeps the flag.
-func TestPendingRestart(t *testing.T) {
+// TestNextRestart follows a parameter through a server: up, down, and where Patroni keeps the flag.
+func TestNextRestart(t *testing.T) {
+	of := func(o *observed) map[string]bool {
+		waiting := map[string]bool{}
+		for i := range o.pods {
+			waiting[o.pods[i].Name] = memberOf(&o.pods[i]).PendingRestart
+		}
+		return waiting
+	}
 	for _, c := range []struct {
 		what    string
 		members []string
 		asked   bool // each was asked once in this state
 		want    string
-		left    int
 	}{
-		{"nothing pending", []string{"primary", "standby"}, false, "", 0},
-		{"a single one", []string{"primary pending"}, false, "a-0", 1},
-		{"a single one whose flag stays", []string{"primary pending"}, true, "", 1},
-		{"standbys first", []string{"primary pending", "standby pending"}, false, "a-1", 2},
-		{"the primary where only it is left", []string{"primary pending", "standby"}, false, "a-0", 1},
-		{"a standby that follows the primary", []string{"primary", "standby pending"}, false, "a-1", 1},
-		{"one at a time", []string{"primary pending", "standby pending", "standby down"}, false, "", 2},
+		{"nothing pending", []string{"primary", "standby"}, false, ""},
+		{"a single one", []string{"primary pending"}, false, "a-0"},
+		{"a single one whose flag stays", []string{"primary pending"}, true, ""},
+		{"standbys first", []string{"primary pending", "standby pending"}, false, "a-1"},
+		{"also below the primary", []string{"standby pending", "primary pending"}, false, "a-0"},
+		{"the primary where only it is left", []string{"primary pending", "standby"}, false, "a-0"},
+		{"a standby that follows the primary", []string{"primary", "standby pending"}, false, "a-1"},
 	} {
-		pod, left := pendingRestart(pods(c.members...), func(string) bool { return c.asked })
-		got := ""
-		if pod != nil {
+		o, got := pods(c.members...), ""
+		if pod := nextRestart(o, of(o), func(string) bool { return c.asked }); pod != nil {
 			got = pod.Name
 		}
-		if got != c.want || left != c.left {
-			t.Errorf("%s: %q, %d left; want %q, %d left", c.what, got, left, c.want, c.left)
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
 	}
 	// A standby that was asked while the primary had the old value doesn't keep the primary from its turn.
 	o := pods("primary pending", "standby pending")
-	key := restartKey(o, &o.pods[1])
-	if pod, _ := pendingRestart(o, func(k string) bool { return k == key }); pod == nil || pod.Name != "a-0" {
+	key := restartKey(o, of(o), &o.pods[1])
+	if pod := nextRestart(o, of(o), func(k string) bool { return k == key }); pod == nil || pod.Name != "a-0" {
 		t.Errorf("after the standby was asked, %v is next", pod)
 	}
 	after := pods("primary", "standby pending")
-	if pod, _ := pendingRestart(after, func(k string) bool { return k == key }); pod == nil || pod.Name != "a-1" {
+	if pod := nextRestart(after, of(after), func(k string) bool { return k == key }); pod == nil || pod.Name != "a-1" {
 		t.Errorf("after the primary has the new value, %v is next", pod)
 	}
 }

@@ -166,8 +166,9 @@ func TestHasten(t *testing.T) {
 		if c.change != nil {
 			c.change(w, o)
 		}
+		now := time.Now()
 		for range 3 {
-			if again := w.hasten(t.Context(), w.db, o, w.patroni.secret(), time.Now()); again != (c.want != "") {
+			if again := w.hasten(t.Context(), w.db, o, w.patroni.secret(), now); again != (c.want != "") {
 				t.Errorf("%s: more to do: %t", c.what, again)
 			}
 		}

@@ -30,8 +30,9 @@ import (
 )
 
 const (
-	// reconcileTimeout ends a reconcile that hangs.
-	reconcileTimeout = time.Minute
+	// reconcileTimeout ends a reconcile that hangs. The longest step is a checkpoint and a switchover, and what it did is to
+	// be told after it.
+	reconcileTimeout = 90 * time.Second
 	// waitingDelay is the time between two looks while something is waited for that should wake the Database itself.
 	waitingDelay = 10 * time.Second
 )

@@ -19,8 +19,9 @@ import (
 	"github.com/example/databases/internal/launcher"
 )
 
-// restTimeout is for one request; a switchover takes some seconds.
-const restTimeout = 20 * time.Second
+// restTimeout is for one request. A switchover takes some seconds, and so does a restart of the synchronous standby, which
+// Patroni first lets be another one's part, for two of its loops at most.
+const restTimeout = 25 * time.Second
 
 // lookTimeout is for a question, which a member that lives answers at once.
 const lookTimeout = 3 * time.Second
@@ -66,11 +67,11 @@ func (r *Reconciler) hasten(ctx context.Context, db *databasev1.Database, o *obs
 	ready, recent := false, now.Sub(since) < hastenFor
 	for i := range o.pods {
 		if pod := &o.pods[i]; pod.Name != o.leader && isPodReady(pod) {
-			ready, recent = true, r.restarts.within(db.UID, "ready "+string(pod.UID), now.Add(hastenFor)) || recent
+			ready, recent = true, r.restarts.within(db.UID, "ready "+string(pod.UID), now, now.Add(hastenFor)) || recent
 		}
 	}
 	key := "hasten " + string(primary.UID)
-	if !ready || !recent || r.restarts.asked(db.UID, key) {
+	if !ready || !recent || r.restarts.asked(db.UID, key, now) {
 		return ready && recent
 	}
 	r.restarts.ask(db.UID, key, now.Add(hastenEvery))

@@ -57,22 +57,22 @@ type restarts struct {
 	all map[types.UID]map[string]time.Time
 }
 
-func (r *restarts) asked(uid types.UID, key string) bool {
+func (r *restarts) asked(uid types.UID, key string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	until, known := r.all[uid][key]
-	return known && (until.IsZero() || time.Now().Before(until))
+	return known && (until.IsZero() || now.Before(until))
 }
 
 // within reports that the time isn't over that was given when this was first asked.
-func (r *restarts) within(uid types.UID, key string, until time.Time) bool {
+func (r *restarts) within(uid types.UID, key string, now, until time.Time) bool {
 	r.mu.Lock()
 	_, known := r.all[uid][key]
 	r.mu.Unlock()
 	if !known {
 		r.ask(uid, key, until)
 	}
-	return r.asked(uid, key)
+	return r.asked(uid, key, now)
 }
 
 func (r *restarts) ask(uid types.UID, key string, until time.Time) {

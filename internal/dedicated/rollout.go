@@ -137,7 +137,7 @@ func everStarted(pod *corev1.Pod) bool {
 
 const (
 	// checkpointLimit leaves time for the rest of the reconcile.
-	checkpointLimit = 25 * time.Second
+	checkpointLimit = 20 * time.Second
 	// lagLimit is how much of the write-ahead log, in bytes, a standby may lack for the next step: one file of it.
 	lagLimit = 16 << 20
 )
@@ -253,7 +253,10 @@ func (r *Reconciler) movePrimary(ctx context.Context, db *databasev1.Database, o
 	r.Telemetry.Planned(db.UID)
 	p.message = fmt.Sprintf("%s; the primary moves from %s to %s.", done, leader.Name, candidate.Name)
 	if err := r.switchover(ctx, leader, candidate.Name, superuser); err != nil {
-		return p.because(err)
+		// What became of it may be known although the answer was lost.
+		if now, unknown := r.memberNow(ctx, candidate, superuser); unknown != nil || now.Role != rolePrimary {
+			return p.because(err)
+		}
 	}
 	r.Recorder.Eventf(db, candidate, corev1.EventTypeNormal, databasev1.ReasonSwitchover, "Switchover",
 		"The primary moved from %s to %s, for a planned change.", leader.Name, candidate.Name)
@@ -265,18 +268,29 @@ func (r *Reconciler) movePrimary(ctx context.Context, db *databasev1.Database, o
 // value that goes down. A member is asked once for each state of the configuration: Patroni keeps the flag where it
 // can't set the value yet.
 func (r *Reconciler) restartInPlace(ctx context.Context, db *databasev1.Database, o *observed, superuser *corev1.Secret) *problem {
-	pod, left := pendingRestart(o, func(key string) bool { return r.restarts.asked(db.UID, key) })
-	if left == 0 || r.configured.waiting(db.UID) { // who is to be first depends on all of them
+	shown := 0
+	for i := range o.pods {
+		if memberOf(&o.pods[i]).PendingRestart {
+			shown++
+		}
+	}
+	if shown == 0 || r.configured.waiting(db.UID) { // who is to be first depends on all of them
 		return nil
 	}
-	if pod == nil {
-		return rolling(len(o.pods)-left, len(o.pods), "PostgreSQL has to be restarted for a parameter")
+	if held := o.unhealthy(len(o.pods)); held != "" && len(o.pods) > 1 {
+		return rolling(len(o.pods)-shown, len(o.pods), held)
 	}
-	// What the pods' annotations say may be a loop of Patroni old.
-	waiting := r.awaitingRestart(ctx, o, superuser)
+	waiting, silent, err := r.awaitingRestart(ctx, o, superuser)
 	progress := func(now string) *problem { return rolling(len(o.pods)-len(waiting), len(o.pods), now) }
-	if !slices.Contains(waiting, pod.Name) {
-		return progress(pod.Name + " is to show that it has the parameters")
+	switch {
+	case silent != "":
+		return rolling(len(o.pods)-shown, len(o.pods), "Patroni in "+silent+" does not answer").because(err)
+	case len(waiting) == 0: // their annotations will say so too
+		return nil
+	}
+	pod := nextRestart(o, waiting, func(key string) bool { return r.restarts.asked(db.UID, key, time.Now()) })
+	if pod == nil {
+		return progress("PostgreSQL has to be restarted for a parameter")
 	}
 	if len(o.pods) > 1 {
 		if held, err := r.lagging(ctx, o, superuser, pod); held != "" || err != nil {
@@ -288,73 +302,64 @@ func (r *Reconciler) restartInPlace(ctx context.Context, db *databasev1.Database
 		// goes down the standbys wait for the primary: then more than one waits.
 		return r.movePrimary(ctx, db, o, superuser, maxReplicas, progress(""))
 	}
-	p := progress("PostgreSQL in " + pod.Name + " is restarted for a parameter")
-	r.Recorder.Eventf(db, pod, corev1.EventTypeNormal, databasev1.ReasonRestarting, "Restart", "PostgreSQL in the pod %s is restarted for a parameter.", pod.Name)
+	key := restartKey(o, waiting, pod)
+	if told := "told " + key; !r.restarts.asked(db.UID, told, time.Now()) { // also where it has to be asked again
+		r.restarts.ask(db.UID, told, time.Time{})
+		r.Recorder.Eventf(db, pod, corev1.EventTypeNormal, databasev1.ReasonRestarting, "Restart", "PostgreSQL in the pod %s is restarted for a parameter.", pod.Name)
+	}
 	if pod.Name == o.leader {
 		r.Telemetry.Planned(db.UID)
 	}
-	err := r.restartPostgres(ctx, pod, superuser)
+	err = r.restartPostgres(ctx, pod, superuser)
 	var refused *refusedError
 	switch {
 	case err != nil && !errors.As(err, &refused): // it wasn't heard
 	case err != nil:
-		r.restarts.ask(db.UID, restartKey(o, pod), time.Now().Add(refusedPause))
+		r.restarts.ask(db.UID, key, time.Now().Add(refusedPause))
 	case pod.Name == o.leader:
 		r.restarts.forget(db.UID) // standbys that waited for it are asked anew
 		fallthrough
 	default:
-		r.restarts.ask(db.UID, restartKey(o, pod), time.Time{})
+		r.restarts.ask(db.UID, key, time.Time{})
 	}
-	return p.because(err)
+	return progress("PostgreSQL in " + pod.Name + " is restarted for a parameter").because(err)
 }
 
 // refusedPause is after which a member that refused to restart is asked again.
 const refusedPause = time.Minute
 
-// awaitingRestart are the members that have a parameter to be set at a start, as they say themselves. One that doesn't
-// answer is taken for such.
-func (r *Reconciler) awaitingRestart(ctx context.Context, o *observed, superuser *corev1.Secret) []string {
-	var waiting []string
+// awaitingRestart are the members that have a parameter to be set at a start, as they say themselves: what the pods'
+// annotations say may be a loop of Patroni old. silent is one that doesn't answer: who is next depends on all of them.
+func (r *Reconciler) awaitingRestart(ctx context.Context, o *observed, superuser *corev1.Secret) (waiting map[string]bool, silent string, err error) {
+	waiting = map[string]bool{}
 	for i := range o.pods {
+		name := o.pods[i].Name
 		now, err := r.memberNow(ctx, &o.pods[i], superuser)
-		if err != nil || now.PendingRestart {
-			waiting = append(waiting, o.pods[i].Name)
+		if err != nil {
+			return nil, name, err
+		}
+		if now.PendingRestart {
+			waiting[name] = true
 		}
 	}
-	return waiting
+	return waiting, "", nil
 }
 
-// pendingRestart is the member to be restarted now, nil for none, and how many have a restart before them.
-func pendingRestart(o *observed, asked func(string) bool) (pod *corev1.Pod, left int) {
-	var primary *corev1.Pod
+// nextRestart is the member to be restarted now, of those that wait for it; nil for none. It is a pure function.
+func nextRestart(o *observed, waiting map[string]bool, asked func(string) bool) (next *corev1.Pod) {
 	for i := range o.pods {
-		p := &o.pods[i]
-		switch {
-		case !memberOf(p).PendingRestart:
-		case p.Name == o.leader:
-			primary = p
-			left++
-		default:
-			left++
-			if !asked(restartKey(o, p)) {
-				pod = p
-			}
+		pod := &o.pods[i]
+		if !waiting[pod.Name] || asked(restartKey(o, waiting, pod)) {
+			continue
+		}
+		if next == nil || pod.Name != o.leader { // which is the last
+			next = pod
 		}
 	}
-	switch {
-	case len(o.pods) > 1 && o.unhealthy(len(o.pods)) != "":
-		return nil, left
-	case pod == nil && primary != nil && !asked(restartKey(o, primary)):
-		return primary, left
-	}
-	return pod, left
+	return next
 }
 
 // restartKey names a member, the configuration, and whether the primary has it.
-func restartKey(o *observed, pod *corev1.Pod) string {
-	pending := false
-	for i := range o.pods {
-		pending = pending || o.pods[i].Name == o.leader && memberOf(&o.pods[i]).PendingRestart
-	}
-	return fmt.Sprintf("%s %t %s", pod.UID, pending, o.config)
+func restartKey(o *observed, waiting map[string]bool, pod *corev1.Pod) string {
+	return fmt.Sprintf("%s %t %s", pod.UID, waiting[o.leader], o.config)
 }

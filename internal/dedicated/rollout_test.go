@@ -288,19 +288,18 @@ func TestRestartInPlace(t *testing.T) {
 		{"a primary whose standby has the value moves", []string{"primary pending", "standby"}, "", "", false, false,
 			"1 of 2 replicas are as the spec wishes; the primary moves from a-0 to a-1.", `a-0 switchover {"candidate":"a-1","leader":"a-0"}`},
 		{"one that has it by its own word", []string{"primary pending", "standby pending"}, "a-1", "", false, false,
-			"1 of 2 replicas are as the spec wishes; a-1 is to show that it has the parameters.", ""},
+			"1 of 2 replicas are as the spec wishes; the primary moves from a-0 to a-1.", `a-0 switchover {"candidate":"a-1","leader":"a-0"}`},
+		{"all have it by their own word", []string{"primary", "standby pending"}, "a-1", "", false, false, "", ""},
 		{"a standby", []string{"primary pending", "standby pending"}, "", "", false, false,
 			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-1 is restarted for a parameter.", `a-1 restart {"restart_pending":true}`},
 		{"then the primary moves, where the standby has it by its own word", []string{"primary pending", "standby pending"}, "a-1", "", false, true,
 			"1 of 2 replicas are as the spec wishes; the primary moves from a-0 to a-1.", `a-0 switchover {"candidate":"a-1","leader":"a-0"}`},
-		{"a primary whose standby waits by its own word is restarted", []string{"primary pending", "standby"}, "a-1", "", false, false,
-			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
-		{"a primary whose standby doesn't answer is restarted", []string{"primary pending", "standby"}, "", "a-1", false, false,
-			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
-		{"one that isn't heard", []string{"primary pending"}, "", "a-0", false, false,
-			"0 of 1 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", ""},
-		{"one that wasn't heard is asked again", []string{"primary pending"}, "", "", false, true,
-			"0 of 1 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
+		{"a standby that waits by its own word comes before the primary", []string{"primary pending", "standby"}, "a-1", "", false, false,
+			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-1 is restarted for a parameter.", `a-1 restart {"restart_pending":true}`},
+		{"nobody while one doesn't answer", []string{"primary pending", "standby"}, "", "a-1", false, false,
+			"1 of 2 replicas are as the spec wishes; Patroni in a-1 does not answer.", ""},
+		{"nor while one is down", []string{"primary pending", "standby pending", "standby down"}, "", "", false, false,
+			"1 of 3 replicas are as the spec wishes; a-2 is not ready.", ""},
 		{"one that has to catch up", []string{"primary", "standby pending", "standby"}, "", "", false, false,
 			"2 of 3 replicas are as the spec wishes; a-2 has to catch up.", ""},
 		{"a single one", []string{"primary pending"}, "", "", false, false,
@@ -329,12 +328,32 @@ func TestRestartInPlace(t *testing.T) {
 		if p != nil {
 			got = p.message
 		}
-		if got != c.want || p != nil && (p.err != nil) != (c.refuses || c.silent == "a-0") {
+		if got != c.want || p != nil && (p.err != nil) != (c.refuses || c.silent != "") {
 			t.Errorf("%s: %q, error %+v; want %q", c.what, got, p, c.want)
 		}
 		if orders := s.patroni.take(); orders != c.orders {
 			t.Errorf("%s: asks %q, want %q", c.what, orders, c.orders)
 		}
+	}
+}
+
+// TestRestartUnheard: a member whose answer is lost is asked again, and that it is restarted is told once.
+func TestRestartUnheard(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	db, o := s.database(), pods("primary pending")
+	s.happened()
+	s.patroni.set(func() { s.patroni.pending, s.patroni.lost = []string{"a-0"}, true })
+	const order = `a-0 restart {"restart_pending":true}`
+	for i, want := range []string{order, order, order, ""} {
+		p := s.restartInPlace(t.Context(), db, o, s.superuserSecret())
+		if orders := s.patroni.take(); orders != want || p == nil || (p.err != nil) != (i < 2) {
+			t.Errorf("look %d: asks %q, want %q; %+v", i, orders, want, p)
+		}
+		s.patroni.set(func() { s.patroni.lost = i < 1 })
+	}
+	if got := s.happened(); got != "Normal Restarting PostgreSQL in the pod a-0 is restarted for a parameter." {
+		t.Errorf("it told %q", got)
 	}
 }
 
@@ -374,6 +393,11 @@ func TestMovePrimary(t *testing.T) {
 	p := s.movePrimary(t.Context(), db, o, s.superuserSecret(), 10, &problem{message: "Moving."})
 	if p.err == nil || !strings.Contains(p.err.Error(), `patroni in the pod "a-0" refuses "switchover": 503 Service Unavailable: not now`) || s.happened() != "" {
 		t.Errorf("where Patroni refuses: %v", p.err)
+	}
+	s.patroni.set(func() { s.patroni.refuses, s.patroni.lost, s.patroni.leads = false, true, "a-1" })
+	p = s.movePrimary(t.Context(), db, o, s.superuserSecret(), 10, &problem{message: "Moving."})
+	if got := s.happened(); p.err != nil || got != "Normal Switchover The primary moved from a-0 to a-1, for a planned change." {
+		t.Errorf("where the answer is lost and the primary has moved: %v, %q", p.err, got)
 	}
 }
 

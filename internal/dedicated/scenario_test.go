@@ -25,23 +25,26 @@ func TestScenarioServerInvalid(t *testing.T) {
 		metav1.SetMetaDataAnnotation(&db.ObjectMeta, v1alpha1.FailureScenarioAnnotation, "provision=eror")
 	})
 	w.condition("orders", databasev1.ConditionReady, databasev1.ReasonPodsStarting)
+	notes := func() (notes []string) {
+		var list eventsv1.EventList
+		if err := w.List(w.Context(), &list, client.InNamespace(w.namespace)); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list.Items {
+			if e.Reason == databasev1.ReasonFailureScenarioInvalid {
+				notes = append(notes, e.Note)
+			}
+		}
+		return notes
+	}
+	w.eventually("there is an event", func() bool { return len(notes()) > 0 }) // it is written in the background
 	for i := range 3 {
 		w.change("orders", func(db *databasev1.Database) {
 			metav1.SetMetaDataAnnotation(&db.ObjectMeta, databasev1.ReconcileAnnotation, fmt.Sprint(i))
 		})
 		time.Sleep(300 * time.Millisecond)
 	}
-	var notes []string
-	var list eventsv1.EventList
-	if err := w.List(w.Context(), &list, client.InNamespace(w.namespace)); err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range list.Items {
-		if e.Reason == databasev1.ReasonFailureScenarioInvalid {
-			notes = append(notes, e.Note)
-		}
-	}
-	if len(notes) != 1 || !strings.Contains(notes[0], `at character 11, "eror"`) {
+	if notes := notes(); len(notes) != 1 || !strings.Contains(notes[0], `at character 11, "eror"`) {
 		t.Errorf("events %q, want one that names the place", notes)
 	}
 }

@@ -36,6 +36,8 @@ type fakePatroni struct {
 	password string
 	orders   []string
 	refuses  bool
+	lost     bool             // what it is asked to do is done, and its answer doesn't come
+	leads    string           // the member that says that it is the primary
 	silent   string           // the member that doesn't answer
 	pending  []string         // the members that say that they wait for a restart
 	seen     map[string]int64 // when each member read the store last
@@ -58,12 +60,22 @@ func (p *fakePatroni) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	case user != launcher.UserREST || password != p.password:
 		http.Error(w, "who are you", http.StatusUnauthorized)
 	case request.Method == http.MethodGet && request.URL.Path == "/patroni":
-		_ = json.NewEncoder(w).Encode(object{"state": "running", "pending_restart": slices.Contains(p.pending, name), "dcs_last_seen": p.seen[name]})
+		_ = json.NewEncoder(w).Encode(object{"state": "running", "role": p.role(name), "pending_restart": slices.Contains(p.pending, name), "dcs_last_seen": p.seen[name]})
 	case p.refuses:
 		http.Error(w, "not\nnow", http.StatusServiceUnavailable)
 	default:
 		p.orders = append(p.orders, strings.TrimSpace(name+" "+request.URL.Path[1:]+" "+string(body)))
+		if p.lost {
+			panic(http.ErrAbortHandler)
+		}
 	}
+}
+
+func (p *fakePatroni) role(name string) string {
+	if name == p.leads {
+		return rolePrimary
+	}
+	return roleReplica
 }
 
 // take returns what the members were asked since the last time.
