@@ -1,16 +1,25 @@
 package dedicated
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	databasev1 "github.com/example/databases/api/database/v1"
+	"github.com/example/databases/internal/reconciling"
 	"github.com/example/databases/internal/testenv"
 )
 
@@ -72,5 +81,52 @@ func TestAwaitCache(t *testing.T) {
 		if took := time.Since(began); took >= cacheLimit {
 			t.Errorf("%s: waited for %v", what, took)
 		}
+	}
+}
+
+// TestNothingIsDoneUntold: a look that a conflict ends, as no status says what it did, restarts nobody.
+func TestNothingIsDoneUntold(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 2).withPostgres()
+	s.stream("a-0", 0)
+	s.stream("a-1", 0)
+	s.play("primary", "standby synchronous")
+	if said := s.look(); said != settled {
+		t.Fatalf("at first: %s", said)
+	}
+	s.request("64Mi")
+	if said := s.look(); !strings.HasSuffix(said, "the StatefulSet is told.") {
+		t.Fatalf("then: %s", said)
+	}
+	s.settle()
+	before, pods := s.database(), s.observed().pods
+	c, err := client.NewWithWatch(testenv.Get(t).Config, client.Options{Scheme: s.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	budget := &policyv1.PodDisruptionBudget{}
+	s.get("a", budget)
+	if err := s.Delete(t.Context(), budget); err != nil { // so that it is to be applied
+		t.Fatal(err)
+	}
+	s.Reconciler.Client = interceptor.NewClient(c, interceptor.Funcs{
+		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			return apierrors.NewConflict(policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets").GroupResource(), "a", errors.New("somebody was faster"))
+		}})
+	result, err := s.Reconcile(t.Context(), reconcile.Request{NamespacedName: s.key})
+	if err != nil || result.RequeueAfter != reconciling.ConflictDelay {
+		t.Errorf("%v, %v", result, err)
+	}
+	if now := s.database(); now.ResourceVersion != before.ResourceVersion {
+		t.Errorf("the Database was written: %s", cmp.Diff(before, now))
+	}
+	for i, pod := range s.observed().pods {
+		if pod.UID != pods[i].UID || pod.DeletionTimestamp != nil {
+			t.Errorf("%s was restarted", pod.Name)
+		}
+	}
+	s.Reconciler.Client = s.Client
+	if said := s.look(); said != "0 of 2 replicas are as the spec wishes; a-1 is restarted." {
+		t.Errorf("without the conflict: %s", said)
 	}
 }
