@@ -28,7 +28,8 @@ const (
 	settledFor = 3 * time.Second
 	// watchedFor is how long a Database is watched after a fault, even if nothing seems to come of it.
 	watchedFor = 15 * time.Second
-	// blindLimit is how long the Poller may see nothing: no shorter time with two primaries matters that it could miss.
+	// blindLimit is how long the Poller may see nothing where something changed: no shorter time with two primaries matters that it
+	// could miss.
 	blindLimit = 3 * time.Second
 )
 
@@ -56,7 +57,7 @@ type Result struct {
 	Lost       int       `json:"lost"`
 	Polls      int       `json:"polls"`
 	Failed     int       `json:"pollsFailed"`
-	Blind      int64     `json:"longestWithoutPollMs"`
+	Blind      int64     `json:"longestBlindMs"` // without a poll, where something may have been missed
 	NoPrimary  int       `json:"pollsWithoutPrimary"`
 	Double     int       `json:"pollsWithTwo"`
 	Primaries  string    `json:"primaries"` // who was ready when, from the fault on
@@ -233,7 +234,7 @@ func checkStays(seen Sightings, result *Result) {
 func checkPolls(seen Sightings, result *Result) {
 	result.Polls, result.Failed, result.Blind = seen.Polls, seen.Failed, seen.Blind.Milliseconds()
 	if seen.Polls == 0 || seen.Blind > blindLimit {
-		result.violate("nobody looked at the Service for %.1f s: %d polls, %d failed", seen.Blind.Seconds(), seen.Polls, seen.Failed)
+		result.violate("nobody looked at the Service for %.1f s in which its endpoints may have changed: %d polls, %d failed", seen.Blind.Seconds(), seen.Polls, seen.Failed)
 	}
 }
 

@@ -47,15 +47,15 @@ func (t *Target) pods(ctx context.Context) ([]corev1.Pod, error) {
 
 // primary is the pod that is behind the Service.
 func (t *Target) primary(ctx context.Context) (*corev1.Pod, error) {
-	names, err := readyEndpoints(ctx, t.Client, t.Namespace, t.Name)
+	found, err := readyEndpoints(ctx, t.Client, t.Namespace, t.Name)
 	if err != nil {
 		return nil, err
 	}
-	if len(names) != 1 {
-		return nil, fmt.Errorf("the ready endpoints of the Service are %q, want one", names)
+	if len(found.ready) != 1 {
+		return nil, fmt.Errorf("the ready endpoints of the Service are %q, want one", found.ready)
 	}
 	pod := &corev1.Pod{}
-	return pod, t.get(ctx, names[0], pod)
+	return pod, t.get(ctx, found.ready[0], pod)
 }
 
 // standby is the synchronous one; the first, where there are several. Where none is to be synchronous it is one that streams.
