@@ -22,7 +22,8 @@ const (
 	startLimit = time.Minute
 	// RecoveryLimit is how long a Database may take to be as it was.
 	RecoveryLimit = 10 * time.Minute
-	// compareLimit is how long the comparison of the rows may take, with what standbys need to catch up.
+	// compareLimit is how long the comparison of the rows may take, with what standbys need to catch up; and how long the
+	// Service may have no ready endpoint when somebody asks for it.
 	compareLimit = 2 * time.Minute
 	// settledFor is how long nothing must be missing: a status is late now and then.
 	settledFor = 3 * time.Second
@@ -106,7 +107,7 @@ func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed e
 		return err
 	}
 	result.Durability = string(db.Spec.Durability)
-	primary, err := r.Target.primary(ctx)
+	primary, err := r.Target.awaitPrimary(ctx)
 	if err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed e
 		return fmt.Errorf("after the fault: %w", err)
 	}
 	result.Recovery = max(0, settled.Sub(result.Injected).Milliseconds())
-	now, err := r.Target.primary(ctx)
+	now, err := r.Target.awaitPrimary(ctx)
 	if err != nil {
 		return err
 	}
