@@ -32,10 +32,23 @@ type Sightings struct {
 	Polls, None, Failed int
 	// Blind is the longest time without a look that succeeded, of those in which something may have been missed.
 	Blind time.Duration
-	// Several are those with more than one ready endpoint.
+	// Several are those with more than one ready endpoint, and Said is what the members said when the first was seen.
 	Several []Sighting
+	Said    string
 	// Changes are those that saw others than the one before.
 	Changes []Sighting
+}
+
+// otherThan is the first pod that was seen ready and isn't this one; empty for none.
+func (s Sightings) otherThan(pod string) string {
+	for _, change := range s.Changes {
+		for _, other := range change.Pods {
+			if other != pod {
+				return other
+			}
+		}
+	}
+	return ""
 }
 
 // longestWithout is the longest time without a ready endpoint between two moments.
@@ -61,6 +74,7 @@ func (s Sightings) longestWithout(since, until time.Time) (longest time.Duration
 type Poller struct {
 	cancel context.CancelFunc
 	done   chan struct{}
+	asking sync.WaitGroup
 	mu     sync.Mutex
 	seen   Sightings
 	// The last look that succeeded.
@@ -68,18 +82,22 @@ type Poller struct {
 	versions map[types.UID]string
 }
 
-// StartPoller starts to look.
-func StartPoller(ctx context.Context, c client.Client, namespace, service string) *Poller {
+// StartPoller starts to look. Where it sees more than one ready endpoint it asks, once, what they are.
+func StartPoller(ctx context.Context, c client.Client, namespace, service string, ask func(context.Context) string) *Poller {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &Poller{cancel: cancel, done: make(chan struct{}), last: time.Now()}
 	go func() {
 		defer close(p.done)
+		defer p.asking.Wait()
 		ticker := time.NewTicker(pollInterval)
 		defer ticker.Stop()
 		look := func(ctx context.Context) {
 			found, err := readyEndpoints(ctx, c, namespace, service)
-			if ctx.Err() == nil {
-				p.note(time.Now(), found, err)
+			if ctx.Err() != nil {
+				return
+			}
+			if first := p.note(time.Now(), found, err); first {
+				p.asking.Go(func() { p.hear(ask(context.WithoutCancel(ctx))) }) // beside the looks
 			}
 		}
 		for ctx.Err() == nil {
@@ -96,13 +114,20 @@ func StartPoller(ctx context.Context, c client.Client, namespace, service string
 	return p
 }
 
-func (p *Poller) note(at time.Time, found endpoints, err error) {
+func (p *Poller) hear(said string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen.Said = said
+}
+
+// note says whether this is the first look that saw more than one.
+func (p *Poller) note(at time.Time, found endpoints, err error) (first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := &p.seen
 	if err != nil {
 		s.Failed++
-		return
+		return false
 	}
 	s.Polls++
 	// The machine may stand still for a while. Where the slices are the same before and after, nothing was missed: no write
@@ -118,11 +143,13 @@ func (p *Poller) note(at time.Time, found endpoints, err error) {
 		s.None++
 	case 1:
 	default:
+		first = len(s.Several) == 0
 		s.Several = append(s.Several, Sighting{at, pods})
 	}
 	if n := len(s.Changes); n == 0 || !slices.Equal(s.Changes[n-1].Pods, pods) {
 		s.Changes = append(s.Changes, Sighting{at, pods})
 	}
+	return first
 }
 
 // Seen is what was seen so far.

@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"testing"
@@ -36,7 +37,8 @@ func slice(namespace, name string, endpoints ...discoveryv1.Endpoint) *discovery
 func TestPoller(t *testing.T) {
 	c := testenv.Get(t).Client()
 	namespace := testenv.Namespace(t, c)
-	p := StartPoller(t.Context(), c, namespace, "db")
+	asked := 0
+	p := StartPoller(t.Context(), c, namespace, "db", func(context.Context) string { asked++; return "both take writes" })
 	defer p.Stop()
 	last := func() []string {
 		if changes := p.Seen().Changes; len(changes) > 0 {
@@ -68,9 +70,10 @@ func TestPoller(t *testing.T) {
 		t.Fatal(err)
 	}
 	see("two of a name are there", "db-0", "db-0")
+	eventually(t, "they are seen twice", func() bool { return len(p.Seen().Several) > 1 })
 	seen := p.Stop()
-	if len(seen.Several) == 0 || seen.Several[0].At.After(time.Now()) {
-		t.Errorf("two were seen as %+v", seen)
+	if seen.Several[0].At.After(time.Now()) || asked != 1 || seen.Said != "both take writes" {
+		t.Errorf("two were seen as %+v, and asked %d times", seen, asked)
 	}
 	// An object that nobody changes keeps its version, and one that is changed doesn't.
 	before, err := readyEndpoints(t.Context(), c, namespace, "db")

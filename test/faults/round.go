@@ -116,7 +116,7 @@ func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed e
 	if err != nil {
 		return err
 	}
-	poller := StartPoller(ctx, r.Target.Client, r.Target.Namespace, r.Target.Name)
+	poller := StartPoller(ctx, r.Target.Client, r.Target.Namespace, r.Target.Name, r.Target.takesWrites)
 	began := time.Now()
 	defer func() {
 		seen := poller.Stop()
@@ -296,8 +296,9 @@ func (r *Runner) conclude(ctx context.Context, w *Writer, seen Sightings, since 
 	result.NoPrimary, result.Double, result.Primaries = seen.None, len(seen.Several), seen.tell(since)
 	result.Unready = seen.longestWithout(since, until).Milliseconds()
 	if len(seen.Several) > 0 {
-		result.violate("two primaries were ready, first %.1f s after the fault and %d times in all: %v; the ready ones were %s",
-			seen.Several[0].At.Sub(since).Seconds(), len(seen.Several), seen.Several[0].Pods, result.Primaries)
+		first := seen.Several[0]
+		result.violate("two primaries were ready, first %.1f s after the fault and %d times in all: %v, when the members said: %s; the ready ones were %s",
+			first.At.Sub(since).Seconds(), len(seen.Several), first.Pods, seen.Said, result.Primaries)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), compareLimit)
 	defer cancel()

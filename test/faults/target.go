@@ -318,29 +318,6 @@ func (t *Target) missingIn(ctx context.Context, pod *corev1.Pod, position string
 	return ledger.Missing(ctx, conn)
 }
 
-// Each is what every member answers to a statement with one column, as text, by the name of its pod.
-func (t *Target) Each(ctx context.Context, statement string) (map[string]string, error) {
-	pods, err := t.pods(ctx)
-	if err != nil {
-		return nil, err
-	}
-	answers := map[string]string{}
-	for i := range pods {
-		conn, err := t.connect(ctx, &pods[i])
-		if err != nil {
-			return nil, err
-		}
-		var answer string
-		err = conn.QueryRow(ctx, statement).Scan(&answer)
-		_ = conn.Close(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("asking the pod %s: %w", pods[i].Name, err)
-		}
-		answers[pods[i].Name] = answer
-	}
-	return answers, nil
-}
-
 // ended says that the container in which a pod's PostgreSQL ran has come to its end since the pod was looked at.
 func (t *Target) ended(ctx context.Context, before *corev1.Pod) (bool, error) {
 	now := &corev1.Pod{}
