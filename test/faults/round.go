@@ -133,7 +133,7 @@ func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed e
 		return err
 	}
 	result.Injected = began
-	wait(ctx, fault.Hold)
+	hold(ctx, fault, primary.Name, poller.Seen)
 	err = r.checkEnded(ctx, fault, primary, result)
 	if healed := harm.Heal(context.WithoutCancel(ctx)); healed != nil {
 		err = errors.Join(err, fmt.Errorf("making %s good: %w", fault.Name, healed))
@@ -162,6 +162,20 @@ func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
+	}
+}
+
+// hold waits for as long as a fault lasts: where another member must take over, until one has, as the old one may win again if it
+// is let back at the last moment.
+func hold(ctx context.Context, fault Fault, old string, seen func() Sightings) {
+	wait(ctx, fault.Hold)
+	if fault.Hold == 0 || !fault.Moves {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, holdMost-fault.Hold)
+	defer cancel()
+	for seen().otherThan(old) == "" && ctx.Err() == nil {
+		wait(ctx, pollInterval)
 	}
 }
 
@@ -221,13 +235,8 @@ func (r *Runner) write(ctx context.Context) (*Writer, error) {
 
 // checkStays looks for other primaries than the old one.
 func checkStays(seen Sightings, result *Result) {
-	for _, change := range seen.Changes {
-		for _, pod := range change.Pods {
-			if pod != result.OldPrimary {
-				result.violate("%s became primary, and %s was to stay", pod, result.OldPrimary)
-				return
-			}
-		}
+	if pod := seen.otherThan(result.OldPrimary); pod != "" {
+		result.violate("%s became primary, and %s was to stay", pod, result.OldPrimary)
 	}
 }
 
