@@ -181,7 +181,7 @@ func TestStays(t *testing.T) {
 		for _, pods := range test.pods {
 			seen.Changes = append(seen.Changes, Sighting{Pods: pods})
 		}
-		if checkStays(seen, result); result.Bad() != test.bad {
+		if checkStays(seen, nil, result); result.Bad() != test.bad {
 			t.Errorf("%s: %v", test.sentence, result.Violations)
 		}
 	}

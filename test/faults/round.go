@@ -41,6 +41,8 @@ type Runner struct {
 	// Program is the writer's, and Application the pod in whose network it runs: the host's address is the API server's,
 	// which a fault may cut off.
 	Program, Application string
+	// Logs are followed by who does the rounds, if anybody: a violation may quote them.
+	Logs *Logs
 }
 
 // Result is what came of a round. Times are in milliseconds.
@@ -121,7 +123,7 @@ func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed e
 	defer func() {
 		seen := poller.Stop()
 		if fault.Stays {
-			checkStays(seen, result)
+			checkStays(seen, r.Logs, result)
 		}
 		checkPolls(seen, result)
 		failed = errors.Join(failed, r.conclude(ctx, writer, seen, began, result))
@@ -234,10 +236,16 @@ func (r *Runner) write(ctx context.Context) (*Writer, error) {
 }
 
 // checkStays looks for other primaries than the old one.
-func checkStays(seen Sightings, result *Result) {
-	if pod := seen.otherThan(result.OldPrimary); pod != "" {
-		result.violate("%s became primary, and %s was to stay", pod, result.OldPrimary)
+func checkStays(seen Sightings, logs *Logs, result *Result) {
+	pod := seen.otherThan(result.OldPrimary)
+	if pod == "" {
+		return
 	}
+	why := ""
+	if said := logs.demotion(result.OldPrimary); said != "" {
+		why = ", which says: " + said
+	}
+	result.violate("%s became primary, and %s was to stay%s", pod, result.OldPrimary, why)
 }
 
 // checkPolls says where the Poller saw too little to tell that there were never two primaries.
