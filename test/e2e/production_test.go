@@ -263,6 +263,8 @@ func TestLeaderEnds(t *testing.T) {
 			t.Errorf("%s has another password", name)
 		}
 	}
+	// A container that doesn't run yet has no log, and the last leader has just been followed by a new pod.
+	w.kubectl("rollout", "status", "deployment/databases", "-n", deployNamespace, "--timeout=2m")
 	if log := w.kubectl("logs", "-n", deployNamespace, "-l", "app.kubernetes.io/name=databases", "--tail=-1"); strings.Contains(log, "panic") {
 		t.Errorf("a replica says:\n%s", log)
 	}
