@@ -216,7 +216,10 @@ func TestParameters(t *testing.T) {
 		})
 	}
 	set("work_mem", "9MB")
-	w.eventually("work_mem is reloaded", func() bool { return w.sql("tuned", "SHOW work_mem;") == "9MB" })
+	w.eventually("work_mem is reloaded", func() bool {
+		got, err := w.trySQL("tuned", "SHOW work_mem;")
+		return err == nil && got == "9MB"
+	})
 	w.settled("tuned")
 	if !same(pods, w.pods("tuned")) {
 		t.Error("a parameter that needs no restart restarted the pod")
