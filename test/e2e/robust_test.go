@@ -276,7 +276,7 @@ func TestReplicas(t *testing.T) {
 	}
 	scale(1)
 	w.sql("many", "INSERT INTO t VALUES (2);")
-	w.kubectl("delete", "pgserver", "many", "--timeout=2m")
+	w.kubectl("delete", "pgserver", "many", "--timeout=3m") // PostgreSQL has two minutes to stop
 	w.create("many", func(db *databasev1.Database) { db.Spec.Replicas = 2 })
 	w.settled("many")
 	if got := w.sql("many", "SELECT count(*) FROM t;"); got != "2" {
@@ -300,8 +300,9 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 			db.Spec.Storage.Size, db.Spec.DeletionPolicy = "400Mi", databasev1.DeletionPolicyDelete
 		})
 		w.ready("again")
-		w.sql("again", "CREATE TABLE t (i int);") // which would fail on the volume of the one before
-		w.kubectl("delete", "pgserver", "again", "--timeout=2m")
+		// This would fail on the volume of the one before.
+		w.sql("again", "CREATE TABLE t (i int);")
+		w.kubectl("delete", "pgserver", "again", "--timeout=3m") // PostgreSQL has two minutes to stop
 		if i == times-1 {
 			w.gone("data-again-0", &corev1.PersistentVolumeClaim{})
 		}
