@@ -287,14 +287,19 @@ func (w *world) pods(name string) map[string]string {
 		w.Fatal(err)
 	}
 	all := map[string]string{}
-	for _, pod := range list.Items {
-		restarts := 0
-		for _, s := range pod.Status.ContainerStatuses {
-			restarts += int(s.RestartCount)
-		}
-		all[pod.Name] = fmt.Sprintf("%s, %d restarts", pod.UID, restarts)
+	for i := range list.Items {
+		all[list.Items[i].Name] = identity(&list.Items[i])
 	}
 	return all
+}
+
+// identity is another one where a pod was made again or one of its containers started again.
+func identity(pod *corev1.Pod) string {
+	restarts := 0
+	for _, s := range pod.Status.ContainerStatuses {
+		restarts += int(s.RestartCount)
+	}
+	return fmt.Sprintf("%s, %d restarts", pod.UID, restarts)
 }
 
 // request is a line of the API server's audit log.
