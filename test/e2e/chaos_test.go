@@ -175,6 +175,7 @@ func (c *chaos) chaosRound(runner *faults.Runner, fault faults.Fault, number int
 		return false
 	}
 	said := len(c.log.String())
+	runner.Logs = logs
 	result := runner.Run(c.Context(), fault)
 	result.Number = number
 	fmt.Printf("%s %4d/%d %s\n", time.Now().UTC().Format(time.TimeOnly), number, c.total, result.Line())

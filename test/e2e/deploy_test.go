@@ -41,7 +41,7 @@ func TestDeploy(t *testing.T) {
 	if output, err := w.script("undeploy.sh"); err == nil || !strings.Contains(output, w.namespace+"/inside") {
 		t.Errorf("undeploy while there is a Database: %v: %s", err, output)
 	}
-	w.kubectl("delete", "pgserver", "inside", "--timeout=1m")
+	w.kubectl("delete", "pgserver", "inside", "--timeout=3m") // PostgreSQL has two minutes to stop
 	if denied := w.denied(mark, "system:serviceaccount:databases:databases"); len(denied) > 0 {
 		t.Errorf("the program lacks rights: %q", denied)
 	}

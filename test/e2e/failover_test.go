@@ -123,6 +123,7 @@ func (w *world) watched(t *testing.T, runner *faults.Runner, fault faults.Fault)
 	if err != nil {
 		t.Fatal(err)
 	}
+	runner.Logs = logs
 	result := runner.Run(t.Context(), fault)
 	if result.Bad() {
 		pods, _ := w.tryKubectl("", "get", "pods", "-o", "wide", "--show-labels")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -263,6 +264,8 @@ func TestLeaderEnds(t *testing.T) {
 			t.Errorf("%s has another password", name)
 		}
 	}
+	// A container that doesn't run yet has no log, and the last leader has just been followed by a new pod.
+	w.kubectl("rollout", "status", "deployment/databases", "-n", deployNamespace, "--timeout=2m")
 	if log := w.kubectl("logs", "-n", deployNamespace, "-l", "app.kubernetes.io/name=databases", "--tail=-1"); strings.Contains(log, "panic") {
 		t.Errorf("a replica says:\n%s", log)
 	}
@@ -335,7 +338,13 @@ func TestFilesInPods(t *testing.T) {
 	w.deployShared(w.adminDSN("databases_admin", "old"))
 	w.works("first")
 	restarts := w.kubectl("get", "pods", "-n", deployNamespace, "-o", "jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[*].restartCount}\n{end}")
-	serial := w.certificate()
+	var serial string
+	var failed error
+	why := func() string { return fmt.Sprint("the last look at the certificate: ", failed) }
+	w.eventually("the probes' certificate is seen", func() bool {
+		serial, failed = w.certificate()
+		return failed == nil
+	}, why)
 
 	w.kubectl("delete", "secret", "databases-probes", "-n", deployNamespace)
 	if output, err := w.script("probes-certificate.sh"); err != nil {
@@ -345,7 +354,11 @@ func TestFilesInPods(t *testing.T) {
 	w.putSecret("databases-admin", "dsn", w.adminDSN("databases_admin", "new"))
 	run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'databases_admin';")
 	begin := time.Now()
-	w.eventually("the new certificate is served", func() bool { return w.certificate() != serial })
+	w.eventually("the new certificate is served", func() bool {
+		var now string
+		now, failed = w.certificate()
+		return failed == nil && now != serial
+	}, why)
 	fmt.Printf("      the new certificate is served %.0f s after it was put (the kubelet looks about once a minute)\n", time.Since(begin).Seconds())
 	w.createShared("second")
 	w.eventually("second is Ready", func() bool { return len(w.sharedPasswords("second")) == 1 })
@@ -355,32 +368,42 @@ func TestFilesInPods(t *testing.T) {
 	}
 }
 
-// certificate is the serial number of what the leader's probes serve.
-func (w *world) certificate() string {
+// certificateLimit is how long one look at the certificate may take.
+const certificateLimit = 10 * time.Second
+
+// certificate is the serial number of what the leader's probes serve. An error is no verdict: there may be no leader at the moment,
+// and a port-forward fails now and then.
+func (w *world) certificate() (serial string, err error) {
 	w.Helper()
-	ctx, cancel := context.WithCancel(w.Context())
+	ctx, cancel := context.WithTimeout(w.Context(), certificateLimit)
 	defer cancel()
-	forward := exec.CommandContext(ctx, kubectl, "port-forward", "-n", deployNamespace, "pod/"+w.leaderNow(), ":8443")
+	leader := w.leaderNow()
+	if leader == "" {
+		return "", errors.New("nobody leads")
+	}
+	forward := exec.CommandContext(ctx, kubectl, "port-forward", "-n", deployNamespace, "pod/"+leader, ":8443")
 	forward.Env = append(os.Environ(), "KUBECONFIG="+testenv.Get(w).Kubeconfig)
-	said := &buffer{}
-	forward.Stdout = said
+	said, complained := &buffer{}, &buffer{}
+	forward.Stdout, forward.Stderr = said, complained
 	if err := forward.Start(); err != nil {
-		w.Fatal(err)
+		return "", err
 	}
 	defer func() { cancel(); _ = forward.Wait() }()
 	var address string
-	w.eventually("the port is forwarded", func() bool {
-		_, rest, found := strings.Cut(said.String(), "Forwarding from ")
-		address, _, _ = strings.Cut(rest, " ")
-		return found && address != ""
-	})
+	for forwarded := false; !forwarded; time.Sleep(100 * time.Millisecond) {
+		if ctx.Err() != nil {
+			return "", fmt.Errorf("the port of %s isn't forwarded: %s", leader, complained)
+		}
+		_, rest, _ := strings.Cut(said.String(), "Forwarding from ")
+		address, _, forwarded = strings.Cut(rest, " ")
+	}
 	// Nothing checks it: it signs itself, and kubelets check none.
 	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(ctx, "tcp", address)
 	if err != nil {
-		w.Fatal(err)
+		return "", fmt.Errorf("asking %s: %w: %s", leader, err, complained)
 	}
 	defer conn.Close()
-	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String()
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
 }
 
 // TestBadSettingsInAPod gives the program a bad value of each variable, each in a container of its own with the Deployment's

@@ -29,6 +29,9 @@ import (
 // patience is how long a case waits for what comes in seconds on an idle machine.
 const patience = 3 * time.Minute
 
+// rollPatience is how long it waits for a whole roll: the members start one after the other.
+const rollPatience = 2 * patience
+
 // world is a namespace, the program watching it, and kubectl.
 type world struct {
 	*testing.T
@@ -150,15 +153,20 @@ func (w *world) ready(name string) *databasev1.Database {
 // settled waits until all that the spec wishes has been carried out and the Database is ready.
 func (w *world) settled(name string) *databasev1.Database {
 	w.Helper()
-	w.condition(name, databasev1.ConditionUpToDate, databasev1.ReasonUpToDate)
-	return w.ready(name)
+	w.conditionWithin(rollPatience, name, databasev1.ConditionUpToDate, databasev1.ReasonUpToDate)
+	return w.conditionWithin(rollPatience, name, databasev1.ConditionReady, databasev1.ReasonProvisioned)
 }
 
 // condition waits until the condition has the reason for the object's present generation.
 func (w *world) condition(name, kind, reason string) *databasev1.Database {
 	w.Helper()
+	return w.conditionWithin(patience, name, kind, reason)
+}
+
+func (w *world) conditionWithin(limit time.Duration, name, kind, reason string) *databasev1.Database {
+	w.Helper()
 	db := &databasev1.Database{}
-	w.eventually(fmt.Sprintf("%s of %s has the reason %s", kind, name, reason), func() bool {
+	w.within(limit, fmt.Sprintf("%s of %s has the reason %s", kind, name, reason), func() bool {
 		w.get(name, db)
 		c := apimeta.FindStatusCondition(db.Status.Conditions, kind)
 		return c != nil && c.Reason == reason && c.ObservedGeneration == db.Generation
@@ -182,7 +190,12 @@ func (w *world) gone(name string, o client.Object) {
 
 func (w *world) eventually(what string, ok func() bool, explain ...func() string) {
 	w.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(100 * time.Millisecond) {
+	w.within(patience, what, ok, explain...)
+}
+
+func (w *world) within(limit time.Duration, what string, ok func() bool, explain ...func() string) {
+	w.Helper()
+	for deadline := time.Now().Add(limit); !ok(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			for _, f := range explain {
 				w.Log(f())
@@ -274,14 +287,19 @@ func (w *world) pods(name string) map[string]string {
 		w.Fatal(err)
 	}
 	all := map[string]string{}
-	for _, pod := range list.Items {
-		restarts := 0
-		for _, s := range pod.Status.ContainerStatuses {
-			restarts += int(s.RestartCount)
-		}
-		all[pod.Name] = fmt.Sprintf("%s, %d restarts", pod.UID, restarts)
+	for i := range list.Items {
+		all[list.Items[i].Name] = identity(&list.Items[i])
 	}
 	return all
+}
+
+// identity is another one where a pod was made again or one of its containers started again.
+func identity(pod *corev1.Pod) string {
+	restarts := 0
+	for _, s := range pod.Status.ContainerStatuses {
+		restarts += int(s.RestartCount)
+	}
+	return fmt.Sprintf("%s, %d restarts", pod.UID, restarts)
 }
 
 // request is a line of the API server's audit log.

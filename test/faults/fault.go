@@ -22,7 +22,7 @@ type Fault struct {
 	Name string
 	// What is a line for people.
 	What string
-	// Hold is how long it lasts before it is made good, where it lasts.
+	// Hold is how long it lasts before it is made good, where it lasts; at least, where it Moves.
 	Hold time.Duration
 	// Watch is how long the Database is watched from the fault on at least, where that is longer than usual.
 	Watch time.Duration
@@ -63,6 +63,9 @@ func (h *Harm) Heal(ctx context.Context) error {
 
 // holdLong is longer than Patroni's ttl and what follows it.
 const holdLong = 30 * time.Second
+
+// holdMost is how long one lasts at most that is to bring another primary, and hasn't yet.
+const holdMost = 90 * time.Second
 
 // pastTTL is longer than Patroni's ttl: a failover that comes late has begun by then.
 const pastTTL = 25 * time.Second

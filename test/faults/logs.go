@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -87,4 +88,26 @@ func (l *Logs) Stop(keep bool) error {
 		return nil
 	}
 	return os.RemoveAll(l.folder)
+}
+
+// demotion is what a pod's Patroni says where it gives up its lead, and before that, which member it got no answer from. Empty where
+// it says nothing of the kind, or nobody follows the logs.
+func (l *Logs) demotion(pod string) string {
+	if l == nil {
+		return ""
+	}
+	files, _ := filepath.Glob(filepath.Join(l.folder, pod+"-*.log"))
+	unanswered := ""
+	for _, file := range files {
+		content, _ := os.ReadFile(file)
+		for line := range strings.Lines(string(content)) {
+			switch line = strings.TrimSpace(line); {
+			case strings.Contains(line, "Request failed to "):
+				unanswered = line + "; "
+			case strings.Contains(line, "demoting self"), strings.Contains(line, "demoted self"):
+				return unanswered + line
+			}
+		}
+	}
+	return ""
 }

@@ -3,6 +3,8 @@
 package faults
 
 import (
+	"context"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -35,7 +37,8 @@ func slice(namespace, name string, endpoints ...discoveryv1.Endpoint) *discovery
 func TestPoller(t *testing.T) {
 	c := testenv.Get(t).Client()
 	namespace := testenv.Namespace(t, c)
-	p := StartPoller(t.Context(), c, namespace, "db")
+	asked := 0
+	p := StartPoller(t.Context(), c, namespace, "db", func(context.Context) string { asked++; return "both take writes" })
 	defer p.Stop()
 	last := func() []string {
 		if changes := p.Seen().Changes; len(changes) > 0 {
@@ -67,9 +70,25 @@ func TestPoller(t *testing.T) {
 		t.Fatal(err)
 	}
 	see("two of a name are there", "db-0", "db-0")
+	eventually(t, "they are seen twice", func() bool { return len(p.Seen().Several) > 1 })
 	seen := p.Stop()
-	if len(seen.Several) == 0 || seen.Several[0].At.After(time.Now()) {
-		t.Errorf("two were seen as %+v", seen)
+	if seen.Several[0].At.After(time.Now()) || asked != 1 || seen.Said != "both take writes" {
+		t.Errorf("two were seen as %+v, and asked %d times", seen, asked)
+	}
+	// An object that nobody changes keeps its version, and one that is changed doesn't.
+	before, err := readyEndpoints(t.Context(), c, namespace, "db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := readyEndpoints(t.Context(), c, namespace, "db"); err != nil || len(again.versions) != 2 || !maps.Equal(before.versions, again.versions) {
+		t.Errorf("the versions were %v and are %v, %v", before.versions, again.versions, err)
+	}
+	first.Endpoints[1] = endpoint("db-0", "c", "198.18.0.3", &no)
+	if err := c.Update(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := readyEndpoints(t.Context(), c, namespace, "db"); err != nil || maps.Equal(before.versions, now.versions) {
+		t.Errorf("the versions are %v before and after a change, %v", now.versions, err)
 	}
 	// Of another Service's nothing is seen.
 	other := slice(namespace, "other", endpoint("other-0", "d", "198.18.0.4", &yes))
@@ -77,8 +96,8 @@ func TestPoller(t *testing.T) {
 	if err := c.Create(t.Context(), other, &client.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if pods, err := readyEndpoints(t.Context(), c, namespace, "other"); err != nil || !slices.Equal(pods, []string{"other-0"}) {
-		t.Errorf("the other Service has %v, %v", pods, err)
+	if found, err := readyEndpoints(t.Context(), c, namespace, "other"); err != nil || !slices.Equal(found.ready, []string{"other-0"}) {
+		t.Errorf("the other Service has %v, %v", found.ready, err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestReport(t *testing.T) {
@@ -127,26 +128,43 @@ func TestPollsEnough(t *testing.T) {
 	}
 }
 
-// TestBlind: the longest time without a look has those that failed in it, also at the end.
+// TestBlind: the longest time without a look has those that failed in it, also at the end, and none in which nothing changed.
 func TestBlind(t *testing.T) {
-	began := time.Now().Add(-time.Minute)
-	p := &Poller{last: began}
-	for _, look := range []struct {
-		at  time.Duration
-		err error
-	}{{time.Second, nil}, {3 * time.Second, errors.New("no answer")}, {6 * time.Second, nil}, {60 * time.Second, nil}} {
-		p.note(began.Add(look.at), nil, look.err)
-		if look.at == 6*time.Second {
-			if s := p.seen; s.Blind != 5*time.Second || s.Failed != 1 || s.Polls != 2 {
-				t.Errorf("seen: %+v", s)
-			}
-			if blind := p.Seen().Blind; blind < 53*time.Second {
-				t.Errorf("without a look for %s at its end", blind)
+	noAnswer := errors.New("no answer")
+	version := func(uid types.UID, of string) endpoints { return endpoints{versions: map[types.UID]string{uid: of}} }
+	type look struct {
+		at    int // in seconds
+		found endpoints
+		err   error
+	}
+	for _, test := range []struct {
+		sentence string
+		looks    []look
+		want     int
+	}{
+		{"one that failed is none", []look{{1, version("a", "1"), nil}, {3, endpoints{}, noAnswer}, {6, version("a", "2"), nil}}, 5},
+		{"the longest of several", []look{{1, version("a", "1"), nil}, {55, version("a", "2"), nil}, {58, version("a", "3"), nil}}, 54},
+		{"nothing changed", []look{{1, version("a", "1"), nil}, {3, endpoints{}, noAnswer}, {50, version("a", "1"), nil}, {52, version("a", "2"), nil}}, 2},
+		{"it was made again", []look{{1, version("a", "1"), nil}, {50, version("b", "1"), nil}}, 49},
+		{"nobody knows what was before the first look", []look{{40, version("a", "1"), nil}}, 40},
+		{"what is nowhere may have come and gone", []look{{1, version("a", "1"), nil}, {2, endpoints{}, nil}, {50, endpoints{}, nil}}, 48},
+	} {
+		began := time.Now().Add(-time.Minute)
+		p := &Poller{last: began}
+		failed := 0
+		for _, l := range test.looks {
+			p.note(began.Add(time.Duration(l.at)*time.Second), l.found, l.err)
+			if l.err != nil {
+				failed++
 			}
 		}
-	}
-	if blind := p.Seen().Blind; blind != 54*time.Second {
-		t.Errorf("the longest time is %s", blind)
+		if s := p.seen; s.Blind != time.Duration(test.want)*time.Second || s.Failed != failed || s.Polls != len(test.looks)-failed {
+			t.Errorf("%s: %+v, want %d s", test.sentence, s, test.want)
+		}
+		last := time.Duration(60-test.looks[len(test.looks)-1].at) * time.Second
+		if blind := p.Seen().Blind; blind < last {
+			t.Errorf("%s: %s, and there was no look for %s at the end", test.sentence, blind, last)
+		}
 	}
 }
 
@@ -163,7 +181,7 @@ func TestStays(t *testing.T) {
 		for _, pods := range test.pods {
 			seen.Changes = append(seen.Changes, Sighting{Pods: pods})
 		}
-		if checkStays(seen, result); result.Bad() != test.bad {
+		if checkStays(seen, nil, result); result.Bad() != test.bad {
 			t.Errorf("%s: %v", test.sentence, result.Violations)
 		}
 	}

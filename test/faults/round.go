@@ -22,13 +22,15 @@ const (
 	startLimit = time.Minute
 	// RecoveryLimit is how long a Database may take to be as it was.
 	RecoveryLimit = 10 * time.Minute
-	// compareLimit is how long the comparison of the rows may take, with what standbys need to catch up.
+	// compareLimit is how long the comparison of the rows may take, with what standbys need to catch up; and how long the
+	// Service may have no ready endpoint when somebody asks for it.
 	compareLimit = 2 * time.Minute
 	// settledFor is how long nothing must be missing: a status is late now and then.
 	settledFor = 3 * time.Second
 	// watchedFor is how long a Database is watched after a fault, even if nothing seems to come of it.
 	watchedFor = 15 * time.Second
-	// blindLimit is how long the Poller may see nothing: no shorter time with two primaries matters that it could miss.
+	// blindLimit is how long the Poller may see nothing where something changed: no shorter time with two primaries matters that it
+	// could miss.
 	blindLimit = 3 * time.Second
 )
 
@@ -39,6 +41,8 @@ type Runner struct {
 	// Program is the writer's, and Application the pod in whose network it runs: the host's address is the API server's,
 	// which a fault may cut off.
 	Program, Application string
+	// Logs are followed by who does the rounds, if anybody: a violation may quote them.
+	Logs *Logs
 }
 
 // Result is what came of a round. Times are in milliseconds.
@@ -56,7 +60,7 @@ type Result struct {
 	Lost       int       `json:"lost"`
 	Polls      int       `json:"polls"`
 	Failed     int       `json:"pollsFailed"`
-	Blind      int64     `json:"longestWithoutPollMs"`
+	Blind      int64     `json:"longestBlindMs"` // without a poll, where something may have been missed
 	NoPrimary  int       `json:"pollsWithoutPrimary"`
 	Double     int       `json:"pollsWithTwo"`
 	Primaries  string    `json:"primaries"` // who was ready when, from the fault on
@@ -105,7 +109,7 @@ func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed e
 		return err
 	}
 	result.Durability = string(db.Spec.Durability)
-	primary, err := r.Target.primary(ctx)
+	primary, err := r.Target.awaitPrimary(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,12 +118,12 @@ func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed e
 	if err != nil {
 		return err
 	}
-	poller := StartPoller(ctx, r.Target.Client, r.Target.Namespace, r.Target.Name)
+	poller := StartPoller(ctx, r.Target.Client, r.Target.Namespace, r.Target.Name, r.Target.takesWrites)
 	began := time.Now()
 	defer func() {
 		seen := poller.Stop()
 		if fault.Stays {
-			checkStays(seen, result)
+			checkStays(seen, r.Logs, result)
 		}
 		checkPolls(seen, result)
 		failed = errors.Join(failed, r.conclude(ctx, writer, seen, began, result))
@@ -131,7 +135,7 @@ func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed e
 		return err
 	}
 	result.Injected = began
-	wait(ctx, fault.Hold)
+	hold(ctx, fault, primary.Name, poller.Seen)
 	err = r.checkEnded(ctx, fault, primary, result)
 	if healed := harm.Heal(context.WithoutCancel(ctx)); healed != nil {
 		err = errors.Join(err, fmt.Errorf("making %s good: %w", fault.Name, healed))
@@ -144,7 +148,7 @@ func (r *Runner) run(ctx context.Context, fault Fault, result *Result) (failed e
 		return fmt.Errorf("after the fault: %w", err)
 	}
 	result.Recovery = max(0, settled.Sub(result.Injected).Milliseconds())
-	now, err := r.Target.primary(ctx)
+	now, err := r.Target.awaitPrimary(ctx)
 	if err != nil {
 		return err
 	}
@@ -160,6 +164,20 @@ func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
+	}
+}
+
+// hold waits for as long as a fault lasts: where another member must take over, until one has, as the old one may win again if it
+// is let back at the last moment.
+func hold(ctx context.Context, fault Fault, old string, seen func() Sightings) {
+	wait(ctx, fault.Hold)
+	if fault.Hold == 0 || !fault.Moves {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, holdMost-fault.Hold)
+	defer cancel()
+	for seen().otherThan(old) == "" && ctx.Err() == nil {
+		wait(ctx, pollInterval)
 	}
 }
 
@@ -218,22 +236,23 @@ func (r *Runner) write(ctx context.Context) (*Writer, error) {
 }
 
 // checkStays looks for other primaries than the old one.
-func checkStays(seen Sightings, result *Result) {
-	for _, change := range seen.Changes {
-		for _, pod := range change.Pods {
-			if pod != result.OldPrimary {
-				result.violate("%s became primary, and %s was to stay", pod, result.OldPrimary)
-				return
-			}
-		}
+func checkStays(seen Sightings, logs *Logs, result *Result) {
+	pod := seen.otherThan(result.OldPrimary)
+	if pod == "" {
+		return
 	}
+	why := ""
+	if said := logs.demotion(result.OldPrimary); said != "" {
+		why = ", which says: " + said
+	}
+	result.violate("%s became primary, and %s was to stay%s", pod, result.OldPrimary, why)
 }
 
 // checkPolls says where the Poller saw too little to tell that there were never two primaries.
 func checkPolls(seen Sightings, result *Result) {
 	result.Polls, result.Failed, result.Blind = seen.Polls, seen.Failed, seen.Blind.Milliseconds()
 	if seen.Polls == 0 || seen.Blind > blindLimit {
-		result.violate("nobody looked at the Service for %.1f s: %d polls, %d failed", seen.Blind.Seconds(), seen.Polls, seen.Failed)
+		result.violate("nobody looked at the Service for %.1f s in which its endpoints may have changed: %d polls, %d failed", seen.Blind.Seconds(), seen.Polls, seen.Failed)
 	}
 }
 
@@ -294,8 +313,9 @@ func (r *Runner) conclude(ctx context.Context, w *Writer, seen Sightings, since 
 	result.NoPrimary, result.Double, result.Primaries = seen.None, len(seen.Several), seen.tell(since)
 	result.Unready = seen.longestWithout(since, until).Milliseconds()
 	if len(seen.Several) > 0 {
-		result.violate("two primaries were ready, first %.1f s after the fault and %d times in all: %v; the ready ones were %s",
-			seen.Several[0].At.Sub(since).Seconds(), len(seen.Several), seen.Several[0].Pods, result.Primaries)
+		first := seen.Several[0]
+		result.violate("two primaries were ready, first %.1f s after the fault and %d times in all: %v, when the members said: %s; the ready ones were %s",
+			first.At.Sub(since).Seconds(), len(seen.Several), first.Pods, seen.Said, result.Primaries)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), compareLimit)
 	defer cancel()

@@ -47,15 +47,42 @@ func (t *Target) pods(ctx context.Context) ([]corev1.Pod, error) {
 
 // primary is the pod that is behind the Service.
 func (t *Target) primary(ctx context.Context) (*corev1.Pod, error) {
-	names, err := readyEndpoints(ctx, t.Client, t.Namespace, t.Name)
+	found, err := readyEndpoints(ctx, t.Client, t.Namespace, t.Name)
 	if err != nil {
 		return nil, err
 	}
-	if len(names) != 1 {
-		return nil, fmt.Errorf("the ready endpoints of the Service are %q, want one", names)
+	if n := len(found.ready); n != 1 {
+		err := fmt.Errorf("the ready endpoints of the Service are %q, want one", found.ready)
+		if n > 1 {
+			err = fmt.Errorf("%w: %w", errSeveral, err)
+		}
+		return nil, err
 	}
 	pod := &corev1.Pod{}
-	return pod, t.get(ctx, names[0], pod)
+	return pod, t.get(ctx, found.ready[0], pod)
+}
+
+// errSeveral is what must not be, and no reason to ask again.
+var errSeveral = errors.New("two primaries are ready")
+
+// awaitPrimary asks until there is one, as a readiness probe is late now and then.
+func (t *Target) awaitPrimary(ctx context.Context) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, compareLimit)
+	defer cancel()
+	var last error
+	for {
+		pod, err := t.primary(ctx)
+		switch {
+		case err == nil || errors.Is(err, errSeveral):
+			return pod, err
+		case ctx.Err() != nil && last != nil:
+			return nil, last
+		case ctx.Err() != nil:
+			return nil, err
+		}
+		last = err
+		wait(ctx, pollInterval)
+	}
 }
 
 // standby is the synchronous one; the first, where there are several. Where none is to be synchronous it is one that streams.
@@ -235,7 +262,7 @@ count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')) FROM pg_stat_replicatio
 // Missing are, for each member that lacks some, the acknowledged rows that it doesn't have after it has all that the
 // primary has.
 func (t *Target) Missing(ctx context.Context, ledger *Ledger) (map[string][]int64, error) {
-	primary, err := t.primary(ctx)
+	primary, err := t.awaitPrimary(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -289,29 +316,6 @@ func (t *Target) missingIn(ctx context.Context, pod *corev1.Pod, position string
 		}
 	}
 	return ledger.Missing(ctx, conn)
-}
-
-// Each is what every member answers to a statement with one column, as text, by the name of its pod.
-func (t *Target) Each(ctx context.Context, statement string) (map[string]string, error) {
-	pods, err := t.pods(ctx)
-	if err != nil {
-		return nil, err
-	}
-	answers := map[string]string{}
-	for i := range pods {
-		conn, err := t.connect(ctx, &pods[i])
-		if err != nil {
-			return nil, err
-		}
-		var answer string
-		err = conn.QueryRow(ctx, statement).Scan(&answer)
-		_ = conn.Close(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("asking the pod %s: %w", pods[i].Name, err)
-		}
-		answers[pods[i].Name] = answer
-	}
-	return answers, nil
 }
 
 // ended says that the container in which a pod's PostgreSQL ran has come to its end since the pod was looked at.
