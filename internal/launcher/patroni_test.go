@@ -41,8 +41,11 @@ func startPostmaster(t *testing.T, l *launch) *exec.Cmd {
 // TestSuperviseStartsPatroniAgain where it was killed and PostgreSQL goes on; not where it ends too soon, and not where
 // there is no PostgreSQL.
 func TestSuperviseStartsPatroniAgain(t *testing.T) {
-	const twice = "echo x >>starts; [ $(wc -l <starts) = 3 ] && rm $PGDATA/postmaster.pid && exit 7; sleep 0.8; kill -KILL $$"
-	const forEver = "echo x >>starts; sleep 0.8; kill -KILL $$"
+	// Each start ends itself when answering says so, and gives up where that never happens.
+	const forEver = `echo x >>starts; n=$(wc -l <starts); i=0
+until [ -e end$n ]; do sleep 0.05; i=$((i+1)); [ $i -lt 1200 ] || exit 9; done
+kill -KILL $$`
+	const twice = "[ -e end2 ] && echo x >>starts && rm $PGDATA/postmaster.pid && exit 7\n" + forEver
 	for _, c := range []struct {
 		what, script   string
 		settles        bool
@@ -51,11 +54,11 @@ func TestSuperviseStartsPatroniAgain(t *testing.T) {
 	}{
 		{"it had taken its place", twice, true, true, 7, 3},
 		{"it ended before", twice, false, true, 137, 1},
-		{"there is no PostgreSQL", twice, true, false, 137, 1},
+		{"there is no PostgreSQL", forEver, true, false, 137, 1},
 		{"it ends again and again", forEver, true, true, 137, 1 + maxRestarts},
 	} {
 		l, dir := patroni(t, "PGDATA=$(cat pgdata 2>/dev/null)\n"+c.script)
-		l.rest = answering(t, c.settles)
+		l.rest = answering(t, dir, c.settles)
 		if c.postgres {
 			startPostmaster(t, l)
 			put(t, filepath.Join(dir, "pgdata"), l.settings.PGData)
@@ -69,11 +72,22 @@ func TestSuperviseStartsPatroniAgain(t *testing.T) {
 	}
 }
 
-// answering is a Patroni that has taken its place, or one that hasn't yet.
-func answering(t *testing.T, settled bool) (url string) {
+// answering is a Patroni that has taken its place, or one that hasn't yet. Once the launcher knows that of the n-th start,
+// as what it asks next shows, there is the file end<n> in dir.
+func answering(t *testing.T, dir string, settled bool) (url string) {
 	t.Helper()
+	var mu sync.Mutex
+	starts, answered := 0, false // answered: the last question was whether it is ready
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/readiness" && !settled {
+		mu.Lock()
+		defer mu.Unlock()
+		readiness := r.URL.Path == "/readiness"
+		if answered && (!readiness || !settled) {
+			starts++
+			put(t, filepath.Join(dir, fmt.Sprintf("end%d", starts)), "")
+		}
+		answered = readiness
+		if readiness && !settled {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
@@ -81,13 +95,12 @@ func answering(t *testing.T, settled bool) (url string) {
 	return server.URL
 }
 
-// hanging answers once and never again, as a Patroni that was stopped, or one that stops PostgreSQL.
-func hanging(t *testing.T) (url string) {
+// hanging is a Patroni that has taken its place, and doesn't answer a question for which this holds.
+func hanging(t *testing.T, hangs func(path string) bool) (url string) {
 	t.Helper()
 	hang := make(chan struct{})
-	var asked atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		if asked.Add(1) > 1 {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if hangs(r.URL.Path) {
 			<-hang
 		}
 	}))
@@ -99,7 +112,7 @@ func hanging(t *testing.T) (url string) {
 func TestSuperviseEndsAPatroniThatHangs(t *testing.T) {
 	l, dir := patroni(t, "[ -e begun ] && exit 7; touch begun; exec sleep 600")
 	startPostmaster(t, l)
-	l.rest = hanging(t)
+	l.rest = hanging(t, func(path string) bool { return path == "/liveness" }) // which is asked after the first answer
 	l.python = put(t, l.python, "#!/bin/sh\ncd "+dir+"\n[ -e begun ] && rm "+l.settings.PGData+"/postmaster.pid && exit 7; touch begun; exec sleep 600")
 	var log bytes.Buffer
 	if status, err := supervise(l, &log); status != 7 || err != nil || !exists(filepath.Join(dir, "begun"))() {
@@ -112,13 +125,19 @@ func TestSuperviseEndsAPatroniThatHangs(t *testing.T) {
 
 // TestSuperviseLetsPatroniStopInPeace: while it stops PostgreSQL it doesn't answer, for as long as that takes.
 func TestSuperviseLetsPatroniStopInPeace(t *testing.T) {
-	l, dir := patroni(t, "trap 'sleep 8; exit 3' TERM; touch begun; while :; do sleep 0.05; done")
+	l, dir := patroni(t, "trap 'touch stopping; sleep 8; exit 3' TERM; touch begun; while :; do sleep 0.05; done")
 	startPostmaster(t, l)
-	l.rest = hanging(t)
+	var settled atomic.Bool
+	l.rest = hanging(t, func(path string) bool {
+		if path == "/liveness" {
+			settled.Store(true)
+		}
+		return exists(filepath.Join(dir, "stopping"))()
+	})
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		await(t, "the script", exists(filepath.Join(dir, "begun")))
-		time.Sleep(1500 * time.Millisecond) // it is asked once
+		await(t, "an answer", settled.Load)
 		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 			t.Error(err)
 		}
@@ -133,8 +152,10 @@ func TestSuperviseLetsPatroniStopInPeace(t *testing.T) {
 
 // TestSuperviseTellsPatroniThatPostgresHasEnded at once, by a change that changes nothing.
 func TestSuperviseTellsPatroniThatPostgresHasEnded(t *testing.T) {
+	var asked atomic.Bool
 	told := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked.Store(true)
 		if r.Method == http.MethodPatch {
 			user, password, _ := r.BasicAuth()
 			body, _ := io.ReadAll(r.Body)
@@ -147,7 +168,7 @@ func TestSuperviseTellsPatroniThatPostgresHasEnded(t *testing.T) {
 	command := startPostmaster(t, l)
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		time.Sleep(200 * time.Millisecond)
+		await(t, "a question", asked.Load) // so that the launcher takes signals
 		if err := command.Process.Kill(); err != nil {
 			t.Error(err)
 		}

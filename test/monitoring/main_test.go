@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -64,26 +65,56 @@ func start(t *testing.T, namespace string, server *postgrestest.Server) *program
 	if err := os.WriteFile(dsnFile, []byte(dsn), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	port := freePort(t)
-	p := &program{url: fmt.Sprintf("http://127.0.0.1:%d/metrics", port), otlp: newReceiver(t), stderr: &testenv.Buffer{}}
-	command := exec.Command(binary) // not bound to the test's context: it shall end in order
-	command.Stderr = p.stderr
-	command.Env = []string{
+	p := &program{otlp: newReceiver(t), stderr: &testenv.Buffer{}}
+	env := []string{
 		"KUBECONFIG=" + testenv.Get(t).Kubeconfig, "CONTROLLER_NAMESPACE=" + namespace, "POD_NAMESPACE=" + namespace, "POD_NAME=databases-0",
 		"POSTGRES_ADMIN_DSN_FILE=" + dsnFile, "POSTGRES_HOST=" + server.Host(), "POSTGRES_PORT=" + strconv.Itoa(server.Port()),
 		"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=http://" + p.otlp.address, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_METRIC_EXPORT_INTERVAL=500",
-		"OTEL_METRICS_EXPORTER=otlp,prometheus", "OTEL_EXPORTER_PROMETHEUS_HOST=127.0.0.1", "OTEL_EXPORTER_PROMETHEUS_PORT=" + strconv.Itoa(port),
+		"OTEL_METRICS_EXPORTER=otlp,prometheus", "OTEL_EXPORTER_PROMETHEUS_HOST=127.0.0.1",
 	}
+	for tries := 1; !p.run(t, binary, env); tries++ {
+		if tries == 5 {
+			t.Fatalf("each port was taken:\n%s", p.stderr.String())
+		}
+	}
+	return p
+}
+
+// run runs the program, until the test ends, and returns when it serves its metrics; false where somebody else has taken
+// the port.
+func (p *program) run(t *testing.T, binary string, env []string) bool {
+	t.Helper()
+	port := strconv.Itoa(freePort(t))
+	p.url = "http://127.0.0.1:" + port + "/metrics"
+	p.stderr.Reset()
+	command := exec.Command(binary) // not bound to the test's context: it shall end in order
+	command.Stderr = p.stderr
+	command.Env = append(env, "OTEL_EXPORTER_PROMETHEUS_PORT="+port)
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
+	var failure error
+	ended := make(chan struct{})
+	go func() { failure = command.Wait(); close(ended) }()
+	taken := false
 	t.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
-		if err := command.Wait(); err != nil || t.Failed() {
-			t.Errorf("the program: %v\n%s", err, p.stderr.String())
+		if <-ended; !taken && (failure != nil || t.Failed()) {
+			t.Errorf("the program: %v\n%s", failure, p.stderr.String())
 		}
 	})
-	return p
+	eventually(t, "the program has the port, or has ended", func() bool {
+		select {
+		case <-ended:
+			if taken = strings.Contains(p.stderr.String(), "address already in use"); !taken {
+				t.Fatal("the program has ended")
+			}
+			return true
+		default:
+			return strings.Contains(p.stderr.String(), `"msg":"databases"`) // its first record, which comes after
+		}
+	})
+	return !taken
 }
 
 // scrape reads the metrics as Prometheus does.
@@ -104,6 +135,7 @@ func (p *program) scrape(ctx context.Context) (map[string]*dto.MetricFamily, err
 	return parser.TextToMetricFamilies(response.Body)
 }
 
+// freePort is one that was free a moment ago.
 func freePort(t *testing.T) int {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -28,8 +28,8 @@ import (
 	"github.com/example/databases/internal/fault"
 )
 
-// converge is how long a run may take to come to its end.
-var converge = 60 * time.Second
+// patience is how long a test waits for what should come soon.
+const patience = time.Minute
 
 // run is one Database with one controller and at most one fault.
 type run struct {
@@ -38,6 +38,8 @@ type run struct {
 	binary    string
 	config    childConfig
 	dir       string
+	// converge is how long it may take, once nothing disturbs it any more, to come to what the scenario requires.
+	converge time.Duration
 
 	mu      sync.Mutex
 	stderr  bytes.Buffer
@@ -52,8 +54,8 @@ const databaseName = "orders"
 // specName is the name in PostgreSQL: the namespace makes it the run's own.
 func (r *run) specName() string { return "s_" + strings.ReplaceAll(r.namespace, "-", "_") }
 
-func newRun(ctx context.Context, dir, binary string, config childConfig) (*run, error) {
-	r := &run{client: world.env.Client(), binary: binary, dir: dir, config: config}
+func newRun(ctx context.Context, dir, binary string, config childConfig, converge time.Duration) (*run, error) {
+	r := &run{client: world.env.Client(), binary: binary, dir: dir, config: config, converge: converge}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "sweep-"}}
 	if err := r.client.Create(ctx, namespace); err != nil {
 		return nil, err
@@ -124,7 +126,7 @@ func (r *run) stop(killed bool) error {
 			return nil
 		}
 		return err
-	case <-time.After(converge):
+	case <-time.After(patience):
 		_ = r.child.Process.Kill()
 		err := <-r.waiting
 		r.child = nil
@@ -138,8 +140,8 @@ func (r *run) points() ([]string, error) {
 }
 
 // until polls a condition; the last failure is the error.
-func until(ctx context.Context, check func() error) error {
-	deadline := time.Now().Add(converge)
+func until(ctx context.Context, within time.Duration, check func() error) error {
+	deadline := time.Now().Add(within)
 	for {
 		err := check()
 		if err == nil || time.Now().After(deadline) || ctx.Err() != nil {

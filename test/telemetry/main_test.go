@@ -2,13 +2,16 @@ package telemetry_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -109,9 +112,13 @@ func toReceiver(r *receiver) map[string]string {
 
 func (w *world) start() {
 	w.Helper()
-	signals, err := telemetry.Start(w.Context(), telemetry.Options{
-		Signals: w.settings.Telemetry, Version: "test", Pod: "databases-0", Namespace: "databases", Stderr: w.stderr,
-	})
+	options := telemetry.Options{Signals: w.settings.Telemetry, Version: "test", Pod: "databases-0", Namespace: "databases", Stderr: w.stderr}
+	signals, err := telemetry.Start(w.Context(), options)
+	for tries := 1; errors.Is(err, syscall.EADDRINUSE) && tries < 5; tries++ { // somebody else has taken Prometheus' port
+		w.settings.Telemetry.Prometheus = net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(w.T)))
+		options.Signals = w.settings.Telemetry
+		signals, err = telemetry.Start(w.Context(), options)
+	}
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -25,9 +25,8 @@ import (
 func TestMetrics(t *testing.T) {
 	r := newReceiver(t)
 	env := toReceiver(r)
-	port := freePort(t)
 	env["OTEL_METRICS_EXPORTER"] = "otlp,prometheus"
-	env["OTEL_EXPORTER_PROMETHEUS_HOST"], env["OTEL_EXPORTER_PROMETHEUS_PORT"] = "127.0.0.1", strconv.Itoa(port)
+	env["OTEL_EXPORTER_PROMETHEUS_HOST"], env["OTEL_EXPORTER_PROMETHEUS_PORT"] = "127.0.0.1", strconv.Itoa(freePort(t))
 	w := newWorld(t, sharedServer, sharedDSN, env)
 	taken := w.specName("taken")
 	w.exec("CREATE ROLE " + taken)
@@ -67,7 +66,7 @@ func TestMetrics(t *testing.T) {
 	w.failover()
 	expect("databases.failovers", "databases.planned=false", is(1))
 	expect("databases.count", "databases.kind=dedicated,databases.ready.reason=PostgresUnavailable,databases.ready=false", is(1))
-	w.scrape(port)
+	w.scrape()
 }
 
 // failover makes a server by hand, whose primary becomes another pod: there is no node here to run one.
@@ -130,9 +129,9 @@ func (w *world) pod(name string) {
 }
 
 // scrape compares what Prometheus gets with the names that alert rules and the dashboard use.
-func (w *world) scrape(port int) {
+func (w *world) scrape() {
 	w.Helper()
-	response, err := http.Get("http://127.0.0.1:" + strconv.Itoa(port) + "/metrics")
+	response, err := http.Get("http://" + w.settings.Telemetry.Prometheus + "/metrics")
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -166,6 +165,7 @@ func (w *world) scrape(port int) {
 	}
 }
 
+// freePort is one that was free a moment ago.
 func freePort(t *testing.T) int {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

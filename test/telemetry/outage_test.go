@@ -30,8 +30,9 @@ func TestOutages(t *testing.T) {
 				w.create("orders")
 				w.ready("orders")
 				time.Sleep(2 * time.Second) // so that exports fail
-				if took := w.stop(); took > 4*time.Second {
-					t.Errorf("the telemetry's end took %s, want 3 s at most", took)
+				// Package telemetry's own test has the exact limit of 3 s; here it must not be the exporters' own.
+				if took := w.stop(); took > 10*time.Second {
+					t.Errorf("the telemetry's end took %s, want 3 s, and not the exporters' 20 s", took)
 				}
 				if n := strings.Count(w.stderr.String(), "telemetry is incomplete"); n != 1 {
 					t.Errorf("%d records of telemetry's errors, want one a minute:\n%s", n, w.stderr)
