@@ -95,12 +95,13 @@ func answering(t *testing.T, dir string, settled bool) (url string) {
 	return server.URL
 }
 
-// hanging is a Patroni that has taken its place, and doesn't answer a question for which this holds.
-func hanging(t *testing.T, hangs func(path string) bool) (url string) {
+// hanging is a Patroni that has taken its place, and doesn't answer a question for which this holds: whether it lives, which
+// is asked after the first answer, or another one.
+func hanging(t *testing.T, hangs func(liveness bool) bool) (url string) {
 	t.Helper()
 	hang := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if hangs(r.URL.Path) {
+		if hangs(r.URL.Path == "/liveness") {
 			<-hang
 		}
 	}))
@@ -112,7 +113,7 @@ func hanging(t *testing.T, hangs func(path string) bool) (url string) {
 func TestSuperviseEndsAPatroniThatHangs(t *testing.T) {
 	l, dir := patroni(t, "[ -e begun ] && exit 7; touch begun; exec sleep 600")
 	startPostmaster(t, l)
-	l.rest = hanging(t, func(path string) bool { return path == "/liveness" }) // which is asked after the first answer
+	l.rest = hanging(t, func(liveness bool) bool { return liveness })
 	l.python = put(t, l.python, "#!/bin/sh\ncd "+dir+"\n[ -e begun ] && rm "+l.settings.PGData+"/postmaster.pid && exit 7; touch begun; exec sleep 600")
 	var log bytes.Buffer
 	if status, err := supervise(l, &log); status != 7 || err != nil || !exists(filepath.Join(dir, "begun"))() {
@@ -128,8 +129,8 @@ func TestSuperviseLetsPatroniStopInPeace(t *testing.T) {
 	l, dir := patroni(t, "trap 'touch stopping; sleep 8; exit 3' TERM; touch begun; while :; do sleep 0.05; done")
 	startPostmaster(t, l)
 	var settled atomic.Bool
-	l.rest = hanging(t, func(path string) bool {
-		if path == "/liveness" {
+	l.rest = hanging(t, func(liveness bool) bool {
+		if liveness {
 			settled.Store(true)
 		}
 		return exists(filepath.Join(dir, "stopping"))()
