@@ -60,7 +60,19 @@ func (r *Reconciler) writeStatus(ctx context.Context, stored *unstructured.Unstr
 	}
 	written := stored.DeepCopy()
 	written.Object["status"] = content
-	if err := r.Client.Status().Patch(ctx, written, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})); err != nil {
+	err = r.Client.Status().Patch(ctx, written, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) {
+		// Somebody changed the spec or an annotation while a step was taken, which is to be told all the same.
+		now := newUnstructured()
+		if r.Live.Get(ctx, client.ObjectKeyFromObject(stored), now) != nil || now.GetUID() != stored.GetUID() ||
+			!equality.Semantic.DeepEqual(now.Object["status"], stored.Object["status"]) {
+			return err
+		}
+		written = now.DeepCopy()
+		written.Object["status"] = content
+		err = r.Client.Status().Patch(ctx, written, client.MergeFromWithOptions(now, client.MergeFromWithOptimisticLock{}))
+	}
+	if err != nil {
 		return err
 	}
 	awaitCache(ctx, r.Client, written)
@@ -79,7 +91,7 @@ const (
 func awaitCache(ctx context.Context, reader client.Reader, written *unstructured.Unstructured) {
 	seen := newUnstructured()
 	_ = wait.PollUntilContextTimeout(ctx, cachePoll, cacheLimit, true, func(ctx context.Context) (bool, error) {
-		if err := reader.Get(ctx, client.ObjectKeyFromObject(written), seen); err != nil || seen.GetUID() != written.GetUID() {
+		if err := reader.Get(ctx, client.ObjectKeyFromObject(written), seen, client.DisableReadYourWritesConsistency); err != nil || seen.GetUID() != written.GetUID() {
 			return apierrors.IsNotFound(err) || err == nil, err
 		}
 		order, err := resourceversion.CompareResourceVersion(seen.GetResourceVersion(), written.GetResourceVersion())

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -128,5 +129,50 @@ func TestNothingIsDoneUntold(t *testing.T) {
 	s.Reconciler.Client = s.Client
 	if said := s.look(); said != "0 of 2 replicas are as the spec wishes; a-1 is restarted." {
 		t.Errorf("without the conflict: %s", said)
+	}
+}
+
+// TestStatusAfterAnEdit: what was done is told although somebody edits the Database meanwhile, and nobody's word is lost.
+func TestStatusAfterAnEdit(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	for what, c := range map[string]struct {
+		meanwhile func(*databasev1.Database)
+		conflict  bool
+	}{
+		"an annotation": {func(db *databasev1.Database) {
+			metav1.SetMetaDataAnnotation(&db.ObjectMeta, "note", "mine")
+			s.must(s.Client.Update(t.Context(), db))
+		}, false},
+		"another status": {func(db *databasev1.Database) {
+			db.Status.Primary = "a-7"
+			s.must(s.Client.Status().Update(t.Context(), db))
+		}, true},
+		"another Database": {func(db *databasev1.Database) {
+			db.Finalizers = nil
+			s.must(s.Client.Update(t.Context(), db))
+			s.must(s.Client.Delete(t.Context(), db))
+			s.must(s.Client.Create(t.Context(), &databasev1.Database{
+				ObjectMeta: metav1.ObjectMeta{Namespace: db.Namespace, Name: db.Name}, Spec: db.Spec}))
+		}, true},
+	} {
+		stored, before := newUnstructured(), s.database()
+		s.get("a", stored)
+		after := before.DeepCopy()
+		after.Status.Primary = "a-0 " + what
+		c.meanwhile(before.DeepCopy())
+		err := s.writeStatus(t.Context(), stored, before, after)
+		if now := s.database(); apierrors.IsConflict(err) != c.conflict || err != nil != c.conflict || (now.Status.Primary == after.Status.Primary) == c.conflict {
+			t.Errorf("%s meanwhile: %v; the status is %+v", what, err, now.Status)
+		} else if now.Annotations["note"] != "mine" && what == "an annotation" {
+			t.Errorf("%s is lost", what)
+		}
+	}
+}
+
+func (s *stage) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
 	}
 }

@@ -206,20 +206,30 @@ func TestNextRestart(t *testing.T) {
 	for _, c := range []struct {
 		what    string
 		members []string
-		asked   bool // each was asked once in this state
+		asked   string // how the keys begin that are remembered: of all, of those that refused, or of a member
 		want    string
 	}{
-		{"nothing pending", []string{"primary", "standby"}, false, ""},
-		{"a single one", []string{"primary pending"}, false, "a-0"},
-		{"a single one whose flag stays", []string{"primary pending"}, true, ""},
-		{"standbys first", []string{"primary pending", "standby pending"}, false, "a-1"},
-		{"also below the primary", []string{"standby pending", "primary pending"}, false, "a-0"},
-		{"the primary where only it is left", []string{"primary pending", "standby"}, false, "a-0"},
-		{"a standby that follows the primary", []string{"primary", "standby pending"}, false, "a-1"},
+		{"nothing pending", []string{"primary", "standby"}, "none", ""},
+		{"a single one", []string{"primary pending"}, "none", "a-0"},
+		{"a single one whose flag stays", []string{"primary pending"}, "", ""},
+		{"a single one that refused", []string{"primary pending"}, "refused", "a-0 refuses"},
+		{"standbys first", []string{"primary pending", "standby pending"}, "none", "a-1"},
+		{"also below the primary", []string{"standby pending", "primary pending"}, "none", "a-0"},
+		{"a standby that refused before the primary", []string{"primary pending", "standby pending"}, "refused uid-a-1", "a-1 refuses"},
+		{"also before another standby", []string{"primary pending", "standby pending", "standby pending"}, "refused uid-a-1", "a-1 refuses"},
+		{"the primary where only it is left", []string{"primary pending", "standby"}, "none", "a-0"},
+		{"a standby that follows the primary", []string{"primary", "standby pending"}, "none", "a-1"},
 	} {
 		o, got := pods(c.members...), ""
-		if pod := nextRestart(o, of(o), func(string) bool { return c.asked }); pod != nil {
+		for i := range o.pods {
+			o.pods[i].UID = types.UID("uid-" + o.pods[i].Name)
+		}
+		pod, refuses := nextRestart(o, of(o), func(key string) bool { return strings.HasPrefix(key, c.asked) })
+		if pod != nil {
 			got = pod.Name
+		}
+		if refuses {
+			got += " refuses"
 		}
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
@@ -228,11 +238,11 @@ func TestNextRestart(t *testing.T) {
 	// A standby that was asked while the primary had the old value doesn't keep the primary from its turn.
 	o := pods("primary pending", "standby pending")
 	key := restartKey(o, of(o), &o.pods[1])
-	if pod := nextRestart(o, of(o), func(k string) bool { return k == key }); pod == nil || pod.Name != "a-0" {
+	if pod, _ := nextRestart(o, of(o), func(k string) bool { return k == key }); pod == nil || pod.Name != "a-0" {
 		t.Errorf("after the standby was asked, %v is next", pod)
 	}
 	after := pods("primary", "standby pending")
-	if pod := nextRestart(after, of(after), func(k string) bool { return k == key }); pod == nil || pod.Name != "a-1" {
+	if pod, _ := nextRestart(after, of(after), func(k string) bool { return k == key }); pod == nil || pod.Name != "a-1" {
 		t.Errorf("after the primary has the new value, %v is next", pod)
 	}
 }

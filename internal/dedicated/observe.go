@@ -129,6 +129,12 @@ type member struct {
 	Tags             tags   `json:"tags"`
 	// LastSeen is when the member last read Patroni's store, in seconds since 1970. Only the member itself says it.
 	LastSeen int64 `json:"dcs_last_seen"`
+	// XLog is how far the write-ahead log is, in bytes: what a primary has written, and a standby replayed. Only the member
+	// itself says it.
+	XLog struct {
+		Location int64 `json:"location"`
+		Replayed int64 `json:"replayed_location"`
+	} `json:"xlog"`
 	// Failsafe says that the primary told the member, at most Patroni's ttl ago, that it leads without reaching the store.
 	// Only the member itself says it.
 	Failsafe bool `json:"failsafe_mode_is_active"`

@@ -231,7 +231,7 @@ func (r *Reconciler) bring(ctx context.Context, db *databasev1.Database, o *obse
 	f.addError(r.markPrimary(ctx, o, time.Now()))
 	f.soon = r.hasten(ctx, db, o, superuser, time.Now())
 	if f.stale() {
-		return f // nothing is restarted in a look that isn't told
+		return f // nothing is restarted in a look that a conflict has spoiled: its status isn't written
 	}
 	f.add(r.change(ctx, db, o, superuser, wanted))
 	f.add(r.recloneStuck(ctx, db, o, superuser, time.Now()))
@@ -319,7 +319,7 @@ func apiMessage(err error) string {
 	return "The API server refuses an object that the Database needs."
 }
 
-// patchFinalizers changes the finalizers of the object as it is cached.
+// patchFinalizers writes an untyped object, as one that can't be read as a Database has them too.
 func (r *Reconciler) patchFinalizers(ctx context.Context, db client.Object, change func(client.Object, string) bool) error {
 	return reconciling.PatchFinalizers(ctx, r.Client, db, databasev1.Finalizer, change,
 		client.FieldOwner(r.FieldManager))

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	databasev1 "github.com/example/databases/api/database/v1"
@@ -243,7 +244,11 @@ func (r *Reconciler) movePrimary(ctx context.Context, db *databasev1.Database, o
 	if err != nil {
 		return p.because(err)
 	}
-	if now.Failsafe {
+	switch {
+	case now.Role == rolePrimary: // the cache is behind
+		p.message = fmt.Sprintf("%s; the primary has moved to %s.", done, candidate.Name)
+		return p
+	case now.Failsafe:
 		p.message = done + "; " + candidate.Name + " is to see first that the API server is back."
 		return p
 	}
@@ -280,16 +285,25 @@ func (r *Reconciler) restartInPlace(ctx context.Context, db *databasev1.Database
 	if held := o.unhealthy(len(o.pods)); held != "" && len(o.pods) > 1 {
 		return rolling(len(o.pods)-shown, len(o.pods), held)
 	}
-	waiting, silent, err := r.awaitingRestart(ctx, o, superuser)
-	progress := func(now string) *problem { return rolling(len(o.pods)-len(waiting), len(o.pods), now) }
-	switch {
-	case silent != "":
+	said, silent, err := r.membersNow(ctx, o, superuser)
+	if silent != "" {
 		return rolling(len(o.pods)-shown, len(o.pods), "Patroni in "+silent+" does not answer").because(err)
-	case len(waiting) == 0: // their annotations will say so too
+	}
+	waiting := map[string]bool{}
+	for name, now := range said {
+		if now.PendingRestart {
+			waiting[name] = true
+		}
+	}
+	if len(waiting) == 0 { // their annotations will say so too
 		return nil
 	}
-	pod := nextRestart(o, waiting, func(key string) bool { return r.restarts.asked(db.UID, key, time.Now()) })
-	if pod == nil {
+	progress := func(now string) *problem { return rolling(len(o.pods)-len(waiting), len(o.pods), now) }
+	pod, refuses := nextRestart(o, waiting, func(key string) bool { return r.restarts.asked(db.UID, key, time.Now()) })
+	switch {
+	case refuses:
+		return progress(pod.Name + " refused to restart PostgreSQL; it is asked again within a minute")
+	case pod == nil:
 		return progress("PostgreSQL has to be restarted for a parameter")
 	}
 	if len(o.pods) > 1 {
@@ -297,25 +311,33 @@ func (r *Reconciler) restartInPlace(ctx context.Context, db *databasev1.Database
 			return progress(held).because(err)
 		}
 	}
-	if pod.Name == o.leader && len(waiting) == 1 && len(o.pods) > 1 {
+	switch {
+	case pod.Name == o.leader && len(waiting) == 1 && len(o.pods) > 1:
 		// A primary that becomes a standby is restarted by that, and the standby has the new value already. Where a value
 		// goes down the standbys wait for the primary: then more than one waits.
-		return r.movePrimary(ctx, db, o, superuser, maxReplicas, progress(""))
-	}
-	key := restartKey(o, waiting, pod)
-	if told := "told " + key; !r.restarts.asked(db.UID, told, time.Now()) { // also where it has to be asked again
-		r.restarts.ask(db.UID, told, time.Time{})
-		r.Recorder.Eventf(db, pod, corev1.EventTypeNormal, databasev1.ReasonRestarting, "Restart", "PostgreSQL in the pod %s is restarted for a parameter.", pod.Name)
+		p := r.movePrimary(ctx, db, o, superuser, maxReplicas, progress(""))
+		if p.err == nil {
+			r.restarts.forget(db.UID) // the same value may be wished for again
+		}
+		return p
+	case pod.Name != o.leader && !waiting[o.leader] && !r.hasReplayed(ctx, pod, superuser, said[o.leader].XLog.Location):
+		// The primary's value is in its log: a standby that stops before it has come to that starts with its old one.
+		return progress(pod.Name + " has to catch up")
 	}
 	if pod.Name == o.leader {
 		r.Telemetry.Planned(db.UID)
 	}
+	key := restartKey(o, waiting, pod)
 	err = r.restartPostgres(ctx, pod, superuser)
 	var refused *refusedError
+	if told := "told " + key; !errors.As(err, &refused) && !r.restarts.asked(db.UID, told, time.Now()) { // once, also where it wasn't heard
+		r.restarts.ask(db.UID, told, time.Time{})
+		r.Recorder.Eventf(db, pod, corev1.EventTypeNormal, databasev1.ReasonRestarting, "Restart", "PostgreSQL in the pod %s is restarted for a parameter.", pod.Name)
+	}
 	switch {
-	case err != nil && !errors.As(err, &refused): // it wasn't heard
-	case err != nil:
-		r.restarts.ask(db.UID, key, time.Now().Add(refusedPause))
+	case refused != nil:
+		r.restarts.ask(db.UID, refusedKey(key), time.Now().Add(refusedPause))
+	case err != nil: // it wasn't heard
 	case pod.Name == o.leader:
 		r.restarts.forget(db.UID) // standbys that waited for it are asked anew
 		fallthrough
@@ -328,38 +350,52 @@ func (r *Reconciler) restartInPlace(ctx context.Context, db *databasev1.Database
 // refusedPause is after which a member that refused to restart is asked again.
 const refusedPause = time.Minute
 
-// awaitingRestart are the members that have a parameter to be set at a start, as they say themselves: what the pods'
-// annotations say may be a loop of Patroni old. silent is one that doesn't answer: who is next depends on all of them.
-func (r *Reconciler) awaitingRestart(ctx context.Context, o *observed, superuser *corev1.Secret) (waiting map[string]bool, silent string, err error) {
-	waiting = map[string]bool{}
+// membersNow is what each member says of itself: what the pods' annotations say may be a loop of Patroni old. silent is
+// one that doesn't answer.
+func (r *Reconciler) membersNow(ctx context.Context, o *observed, superuser *corev1.Secret) (said map[string]member, silent string, err error) {
+	said = map[string]member{}
 	for i := range o.pods {
 		name := o.pods[i].Name
-		now, err := r.memberNow(ctx, &o.pods[i], superuser)
-		if err != nil {
+		if said[name], err = r.memberNow(ctx, &o.pods[i], superuser); err != nil {
 			return nil, name, err
 		}
-		if now.PendingRestart {
-			waiting[name] = true
-		}
 	}
-	return waiting, "", nil
+	return said, "", nil
 }
 
-// nextRestart is the member to be restarted now, of those that wait for it; nil for none. It is a pure function.
-func nextRestart(o *observed, waiting map[string]bool, asked func(string) bool) (next *corev1.Pod) {
+// hasReplayed waits a moment until the standby has replayed the log up to there, and reports whether it has.
+func (r *Reconciler) hasReplayed(ctx context.Context, pod *corev1.Pod, superuser *corev1.Secret, location int64) bool {
+	err := wait.PollUntilContextTimeout(ctx, replayPoll, lookTimeout, true, func(ctx context.Context) (bool, error) {
+		now, err := r.memberNow(ctx, pod, superuser)
+		return now.XLog.Replayed >= location && location > 0, err
+	})
+	return err == nil
+}
+
+const replayPoll = 200 * time.Millisecond
+
+// nextRestart is the member to be restarted now, of those that wait for it; nil for none, and one that refuses where it is
+// to be asked again first. It is a pure function.
+func nextRestart(o *observed, waiting map[string]bool, asked func(string) bool) (next *corev1.Pod, refuses bool) {
 	for i := range o.pods {
 		pod := &o.pods[i]
-		if !waiting[pod.Name] || asked(restartKey(o, waiting, pod)) {
-			continue
-		}
-		if next == nil || pod.Name != o.leader { // which is the last
+		key := restartKey(o, waiting, pod)
+		switch {
+		case !waiting[pod.Name] || asked(key):
+		case asked(refusedKey(key)):
+			return pod, true
+		case next == nil || pod.Name != o.leader: // which is the last
 			next = pod
 		}
 	}
-	return next
+	return next, false
 }
 
 // restartKey names a member, the configuration, and whether the primary has it.
 func restartKey(o *observed, waiting map[string]bool, pod *corev1.Pod) string {
-	return fmt.Sprintf("%s %t %s", pod.UID, waiting[o.leader], o.config)
+	sum, _ := hash(o.config) // a text has no way to fail
+	return fmt.Sprintf("%s %t %s", pod.UID, waiting[o.leader], sum)
 }
+
+// refusedKey stands for as long as one that refused isn't asked again.
+func refusedKey(key string) string { return "refused " + key }

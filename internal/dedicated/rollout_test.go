@@ -271,52 +271,67 @@ func TestRestartInPlace(t *testing.T) {
 		members []string
 		late    string // the member whose annotation says other than it does itself
 		silent  string // the member that says nothing
+		behind  string // the member that hasn't replayed the primary's log
 		refuses bool
 		again   bool // without forgetting who was asked
 		want    string
 		orders  string
 	}{
-		{"nothing waits", []string{"primary", "standby"}, "", "", false, false, "", ""},
-		{"a standby first", []string{"primary pending", "standby pending"}, "", "", false, false,
+		{"nothing waits", []string{"primary", "standby"}, "", "", "", false, false, "", ""},
+		{"a standby first", []string{"primary pending", "standby pending"}, "", "", "", false, false,
 			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-1 is restarted for a parameter.", `a-1 restart {"restart_pending":true}`},
-		{"then the primary, whose value the standby waits for", []string{"primary pending", "standby pending"}, "", "", false, true,
+		{"then the primary, whose value the standby waits for", []string{"primary pending", "standby pending"}, "", "", "", false, true,
 			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
-		{"then the standby once more", []string{"primary pending", "standby pending"}, "", "", false, true,
+		{"then the standby once more", []string{"primary pending", "standby pending"}, "", "", "", false, true,
 			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-1 is restarted for a parameter.", `a-1 restart {"restart_pending":true}`},
-		{"then nobody, where Patroni keeps the flags", []string{"primary pending", "standby pending"}, "", "", false, true,
+		{"then nobody, where Patroni keeps the flags", []string{"primary pending", "standby pending"}, "", "", "", false, true,
 			"0 of 2 replicas are as the spec wishes; PostgreSQL has to be restarted for a parameter.", ""},
-		{"a primary whose standby has the value moves", []string{"primary pending", "standby"}, "", "", false, false,
+		{"a primary whose standby has the value moves", []string{"primary pending", "standby"}, "", "", "", false, false,
 			"1 of 2 replicas are as the spec wishes; the primary moves from a-0 to a-1.", `a-0 switchover {"candidate":"a-1","leader":"a-0"}`},
-		{"one that has it by its own word", []string{"primary pending", "standby pending"}, "a-1", "", false, false,
+		{"one that has it by its own word", []string{"primary pending", "standby pending"}, "a-1", "", "", false, false,
 			"1 of 2 replicas are as the spec wishes; the primary moves from a-0 to a-1.", `a-0 switchover {"candidate":"a-1","leader":"a-0"}`},
-		{"all have it by their own word", []string{"primary", "standby pending"}, "a-1", "", false, false, "", ""},
-		{"a standby", []string{"primary pending", "standby pending"}, "", "", false, false,
+		{"all have it by their own word", []string{"primary", "standby pending"}, "a-1", "", "", false, false, "", ""},
+		{"a standby", []string{"primary pending", "standby pending"}, "", "", "", false, false,
 			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-1 is restarted for a parameter.", `a-1 restart {"restart_pending":true}`},
-		{"then the primary moves, where the standby has it by its own word", []string{"primary pending", "standby pending"}, "a-1", "", false, true,
+		{"then the primary moves, where the standby has it by its own word", []string{"primary pending", "standby pending"}, "a-1", "", "", false, true,
 			"1 of 2 replicas are as the spec wishes; the primary moves from a-0 to a-1.", `a-0 switchover {"candidate":"a-1","leader":"a-0"}`},
-		{"a standby that waits by its own word comes before the primary", []string{"primary pending", "standby"}, "a-1", "", false, false,
+		{"a standby that waits by its own word comes before the primary", []string{"primary pending", "standby"}, "a-1", "", "", false, false,
 			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-1 is restarted for a parameter.", `a-1 restart {"restart_pending":true}`},
-		{"nobody while one doesn't answer", []string{"primary pending", "standby"}, "", "a-1", false, false,
+		{"nobody while one doesn't answer", []string{"primary pending", "standby"}, "", "a-1", "", false, false,
 			"1 of 2 replicas are as the spec wishes; Patroni in a-1 does not answer.", ""},
-		{"nor while one is down", []string{"primary pending", "standby pending", "standby down"}, "", "", false, false,
+		{"nor while one is down", []string{"primary pending", "standby pending", "standby down"}, "", "", "", false, false,
 			"1 of 3 replicas are as the spec wishes; a-2 is not ready.", ""},
-		{"one that has to catch up", []string{"primary", "standby pending", "standby"}, "", "", false, false,
+		{"one that has to catch up", []string{"primary", "standby pending", "standby"}, "", "", "", false, false,
 			"2 of 3 replicas are as the spec wishes; a-2 has to catch up.", ""},
-		{"a single one", []string{"primary pending"}, "", "", false, false,
+		{"a single one", []string{"primary pending"}, "", "", "", false, false,
 			"0 of 1 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
-		{"a single one is asked once", []string{"primary pending"}, "", "", false, true,
+		{"a single one is asked once", []string{"primary pending"}, "", "", "", false, true,
 			"0 of 1 replicas are as the spec wishes; PostgreSQL has to be restarted for a parameter.", ""},
-		{"one that refuses", []string{"primary pending"}, "", "", true, false,
+		{"one that refuses", []string{"primary pending"}, "", "", "", true, false,
 			"0 of 1 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", ""},
-		{"one that refused is left alone for a while", []string{"primary pending"}, "", "", false, true,
-			"0 of 1 replicas are as the spec wishes; PostgreSQL has to be restarted for a parameter.", ""},
+		{"one that refused is left alone for a while", []string{"primary pending"}, "", "", "", false, true,
+			"0 of 1 replicas are as the spec wishes; a-0 refused to restart PostgreSQL; it is asked again within a minute.", ""},
+		{"a standby that refuses", []string{"primary pending", "standby pending"}, "", "", "", true, false,
+			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-1 is restarted for a parameter.", ""},
+		{"it isn't left behind", []string{"primary pending", "standby pending"}, "", "", "", false, true,
+			"0 of 2 replicas are as the spec wishes; a-1 refused to restart PostgreSQL; it is asked again within a minute.", ""},
+		{"a standby before it has the primary's value", []string{"primary", "standby pending"}, "", "", "a-1", false, false,
+			"1 of 2 replicas are as the spec wishes; a-1 has to catch up.", ""},
+		{"and then", []string{"primary", "standby pending"}, "", "", "", false, true,
+			"1 of 2 replicas are as the spec wishes; PostgreSQL in a-1 is restarted for a parameter.", `a-1 restart {"restart_pending":true}`},
+		{"a value that goes up needs no log", []string{"primary pending", "standby pending"}, "", "", "a-1", false, false,
+			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-1 is restarted for a parameter.", `a-1 restart {"restart_pending":true}`},
+		{"once the primary has moved, the same value may come again", []string{"primary pending", "standby"}, "", "", "", false, true,
+			"1 of 2 replicas are as the spec wishes; the primary moves from a-0 to a-1.", `a-0 switchover {"candidate":"a-1","leader":"a-0"}`},
+		{"and is set in the standby first", []string{"primary pending", "standby pending"}, "", "", "", false, true,
+			"0 of 2 replicas are as the spec wishes; PostgreSQL in a-1 is restarted for a parameter.", `a-1 restart {"restart_pending":true}`},
 	} {
 		if !c.again {
 			s.restarts.forget(db.UID)
 		}
 		o, got := pods(c.members...), ""
 		s.patroni.set(func() {
-			s.patroni.pending, s.patroni.silent, s.patroni.refuses = nil, c.silent, c.refuses
+			s.patroni.pending, s.patroni.silent, s.patroni.refuses, s.patroni.leads, s.patroni.behind = nil, c.silent, c.refuses, "", c.behind
 			for i := range o.pods {
 				if name := o.pods[i].Name; memberOf(&o.pods[i]).PendingRestart != (name == c.late) {
 					s.patroni.pending = append(s.patroni.pending, name)
@@ -355,6 +370,12 @@ func TestRestartUnheard(t *testing.T) {
 	if got := s.happened(); got != "Normal Restarting PostgreSQL in the pod a-0 is restarted for a parameter." {
 		t.Errorf("it told %q", got)
 	}
+	s.restarts.forget(db.UID)
+	s.patroni.set(func() { s.patroni.refuses = true })
+	p := s.restartInPlace(t.Context(), db, o, s.superuserSecret())
+	if got := s.happened(); got != "" || p.err == nil {
+		t.Errorf("of one that refuses it told %q, error %v", got, p.err)
+	}
 }
 
 // TestMovePrimary: only to one that stays and has every acknowledged write.
@@ -378,6 +399,7 @@ func TestMovePrimary(t *testing.T) {
 	} {
 		o, before := pods(c.members...), s.checkpoints()
 		o.sync = c.sync
+		s.patroni.set(func() { s.patroni.leads = "" })
 		p := s.movePrimary(t.Context(), db, o, s.superuserSecret(), c.below, &problem{message: "Moving."})
 		if orders, _, _ := strings.Cut(s.patroni.take(), " "); p.message != c.want || orders != c.orders || p.err != nil {
 			t.Errorf("%s: %q, asks %q, error %v; want %q", c.what, p.message, orders, p.err, c.want)
@@ -394,10 +416,15 @@ func TestMovePrimary(t *testing.T) {
 	if p.err == nil || !strings.Contains(p.err.Error(), `patroni in the pod "a-0" refuses "switchover": 503 Service Unavailable: not now`) || s.happened() != "" {
 		t.Errorf("where Patroni refuses: %v", p.err)
 	}
-	s.patroni.set(func() { s.patroni.refuses, s.patroni.lost, s.patroni.leads = false, true, "a-1" })
+	s.patroni.set(func() { s.patroni.refuses, s.patroni.lost, s.patroni.leads = false, true, "" })
 	p = s.movePrimary(t.Context(), db, o, s.superuserSecret(), 10, &problem{message: "Moving."})
 	if got := s.happened(); p.err != nil || got != "Normal Switchover The primary moved from a-0 to a-1, for a planned change." {
 		t.Errorf("where the answer is lost and the primary has moved: %v, %q", p.err, got)
+	}
+	s.patroni.take()
+	p = s.movePrimary(t.Context(), db, o, s.superuserSecret(), 10, &problem{message: "Moving."})
+	if orders, got := s.patroni.take(), s.happened(); p.message != "Moving; the primary has moved to a-1." || orders != "" || got != "" {
+		t.Errorf("where only the cache has the old primary: %q, asks %q, tells %q", p.message, orders, got)
 	}
 }
 

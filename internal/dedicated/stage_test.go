@@ -37,7 +37,8 @@ type fakePatroni struct {
 	orders   []string
 	refuses  bool
 	lost     bool             // what it is asked to do is done, and its answer doesn't come
-	leads    string           // the member that says that it is the primary
+	leads    string           // the member that says that it is the primary: the candidate of the last switchover
+	behind   string           // the member that hasn't replayed all of the primary's log
 	silent   string           // the member that doesn't answer
 	pending  []string         // the members that say that they wait for a restart
 	seen     map[string]int64 // when each member read the store last
@@ -60,22 +61,33 @@ func (p *fakePatroni) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	case user != launcher.UserREST || password != p.password:
 		http.Error(w, "who are you", http.StatusUnauthorized)
 	case request.Method == http.MethodGet && request.URL.Path == "/patroni":
-		_ = json.NewEncoder(w).Encode(object{"state": "running", "role": p.role(name), "pending_restart": slices.Contains(p.pending, name), "dcs_last_seen": p.seen[name]})
+		_ = json.NewEncoder(w).Encode(p.status(name))
 	case p.refuses:
 		http.Error(w, "not\nnow", http.StatusServiceUnavailable)
 	default:
 		p.orders = append(p.orders, strings.TrimSpace(name+" "+request.URL.Path[1:]+" "+string(body)))
+		if request.URL.Path == "/switchover" {
+			var order struct{ Candidate string }
+			_ = json.Unmarshal(body, &order)
+			p.leads = order.Candidate
+		}
 		if p.lost {
 			panic(http.ErrAbortHandler)
 		}
 	}
 }
 
-func (p *fakePatroni) role(name string) string {
+// status is what a member says of itself.
+func (p *fakePatroni) status(name string) object {
+	role, replayed := roleReplica, 100
 	if name == p.leads {
-		return rolePrimary
+		role = rolePrimary
 	}
-	return roleReplica
+	if name == p.behind {
+		replayed--
+	}
+	return object{"state": "running", "role": role, "pending_restart": slices.Contains(p.pending, name), "dcs_last_seen": p.seen[name],
+		"xlog": object{"location": 100, "replayed_location": replayed}}
 }
 
 // take returns what the members were asked since the last time.

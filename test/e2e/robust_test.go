@@ -141,7 +141,7 @@ func (p *proxy) cut(off bool) {
 }
 
 // TestIdle: five Databases that nothing happens to, one of them with standbys, cost the controller no write in three minutes.
-// Where something does happen to them on a busy machine, and is told, there are three minutes more.
+// Where something does happen to them on a busy machine, and is told, they are watched anew, twice at most.
 func TestIdle(t *testing.T) {
 	w := newWorld(t)
 	w.start("CONTROLLER_RESYNC=20s") // so that each is looked at some nine times
