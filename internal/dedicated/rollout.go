@@ -320,7 +320,7 @@ func (r *Reconciler) restartInPlace(ctx context.Context, db *databasev1.Database
 			r.restarts.forget(db.UID) // the same value may be wished for again
 		}
 		return p
-	case pod.Name != o.leader && !waiting[o.leader] && !r.hasReplayed(ctx, pod, superuser, said[o.leader].XLog.Location):
+	case pod.Name != o.leader && len(o.pods) > 1 && !waiting[o.leader] && !r.hasReplayed(ctx, pod, superuser, said[o.leader].XLog.Location):
 		// The primary's value is in its log: a standby that stops before it has come to that starts with its old one.
 		return progress(pod.Name + " has to catch up")
 	}

@@ -303,6 +303,8 @@ func TestRestartInPlace(t *testing.T) {
 			"1 of 3 replicas are as the spec wishes; a-2 is not ready.", ""},
 		{"one that has to catch up", []string{"primary", "standby pending", "standby"}, "", "", "", false, false,
 			"2 of 3 replicas are as the spec wishes; a-2 has to catch up.", ""},
+		{"a single one that doesn't lead yet", []string{"standby pending"}, "", "", "a-0", false, false,
+			"0 of 1 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
 		{"a single one", []string{"primary pending"}, "", "", "", false, false,
 			"0 of 1 replicas are as the spec wishes; PostgreSQL in a-0 is restarted for a parameter.", `a-0 restart {"restart_pending":true}`},
 		{"a single one is asked once", []string{"primary pending"}, "", "", "", false, true,
