@@ -3,6 +3,7 @@ package dedicated
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -63,9 +64,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, stored *unstructured.Unstr
 	err = r.Client.Status().Patch(ctx, written, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) {
 		// Somebody changed the spec or an annotation while a step was taken, which is to be told all the same.
-		now := newUnstructured()
-		if r.Live.Get(ctx, client.ObjectKeyFromObject(stored), now) != nil || now.GetUID() != stored.GetUID() ||
-			!equality.Semantic.DeepEqual(now.Object["status"], stored.Object["status"]) {
+		now := awaitCache(ctx, r.Client, stored, 1)
+		if now == nil || !equality.Semantic.DeepEqual(now.Object["status"], stored.Object["status"]) {
 			return err
 		}
 		written = now.DeepCopy()
@@ -75,7 +75,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, stored *unstructured.Unstr
 	if err != nil {
 		return err
 	}
-	awaitCache(ctx, r.Client, written)
+	// The next look would end in a conflict otherwise, and what it did, a restart for one, would not be told. The client that
+	// reads its own writes doesn't wait: controller-runtime 0.25 notes an untyped write under the typed form, which nobody reads.
+	awaitCache(ctx, r.Client, written, 0)
 	return nil
 }
 
@@ -85,19 +87,27 @@ const (
 	cachePoll  = 5 * time.Millisecond
 )
 
-// awaitCache waits until the cache has what was written. The next look would end in a conflict otherwise, and what it
-// did, a restart for one, would not be told. The client that reads its own writes doesn't do it: controller-runtime 0.25
-// notes an untyped write under the typed form, which nobody reads.
-func awaitCache(ctx context.Context, reader client.Reader, written *unstructured.Unstructured) {
+// awaitCache waits until the cache has the object as it was written, or, by 1, a newer one, and returns that; nil where it
+// doesn't come, and where another object has the name.
+func awaitCache(ctx context.Context, reader client.Reader, written *unstructured.Unstructured, by int) *unstructured.Unstructured {
 	seen := newUnstructured()
-	_ = wait.PollUntilContextTimeout(ctx, cachePoll, cacheLimit, true, func(ctx context.Context) (bool, error) {
-		if err := reader.Get(ctx, client.ObjectKeyFromObject(written), seen, client.DisableReadYourWritesConsistency); err != nil || seen.GetUID() != written.GetUID() {
-			return apierrors.IsNotFound(err) || err == nil, err
+	err := wait.PollUntilContextTimeout(ctx, cachePoll, cacheLimit, true, func(ctx context.Context) (bool, error) {
+		if err := reader.Get(ctx, client.ObjectKeyFromObject(written), seen, client.DisableReadYourWritesConsistency); err != nil {
+			return false, err
+		}
+		if seen.GetUID() != written.GetUID() {
+			return false, errAnother
 		}
 		order, err := resourceversion.CompareResourceVersion(seen.GetResourceVersion(), written.GetResourceVersion())
-		return order >= 0, err
+		return order >= by, err
 	})
+	if err != nil {
+		return nil
+	}
+	return seen
 }
+
+var errAnother = errors.New("another object has the name")
 
 func concludeUpToDate(db *databasev1.Database, f *findings) {
 	behind := f.behind

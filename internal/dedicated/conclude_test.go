@@ -69,19 +69,30 @@ func TestAwaitCache(t *testing.T) {
 	s := newStage(t, 1)
 	written := newUnstructured()
 	s.get("a", written)
-	for what, change := range map[string]func(*unstructured.Unstructured){
-		"it is there":                   func(*unstructured.Unstructured) {},
-		"an older one":                  func(u *unstructured.Unstructured) { u.SetResourceVersion("1") },
-		"it is gone":                    func(u *unstructured.Unstructured) { u.SetName("gone") },
-		"another one has its name":      func(u *unstructured.Unstructured) { u.SetUID("another"); u.SetResourceVersion("9999999999") },
-		"a version that isn't a number": func(u *unstructured.Unstructured) { u.SetResourceVersion("x") },
+	for what, c := range map[string]struct {
+		change func(*unstructured.Unstructured)
+		by     int
+		comes  bool
+	}{
+		"it is there":        {func(*unstructured.Unstructured) {}, 0, true},
+		"a newer one":        {func(u *unstructured.Unstructured) { u.SetResourceVersion("1") }, 0, true},
+		"also if it must be": {func(u *unstructured.Unstructured) { u.SetResourceVersion("1") }, 1, true},
+		"it is gone":         {func(u *unstructured.Unstructured) { u.SetName("gone") }, 0, false},
+		"another one has its name": {func(u *unstructured.Unstructured) {
+			u.SetUID("another")
+			u.SetResourceVersion("9999999999")
+		}, 0, false},
+		"a version that isn't a number": {func(u *unstructured.Unstructured) { u.SetResourceVersion("x") }, 0, false},
 	} {
 		wish, began := written.DeepCopy(), time.Now()
-		change(wish)
-		awaitCache(t.Context(), s.Client, wish)
-		if took := time.Since(began); took >= cacheLimit {
-			t.Errorf("%s: waited for %v", what, took)
+		c.change(wish)
+		seen := awaitCache(t.Context(), s.Client, wish, c.by)
+		if took := time.Since(began); took >= cacheLimit || (seen != nil) != c.comes || seen != nil && seen.GetUID() != written.GetUID() {
+			t.Errorf("%s: waited for %v, and saw %v", what, took, seen)
 		}
+	}
+	if seen := awaitCache(t.Context(), s.Client, written, 1); seen != nil {
+		t.Errorf("saw a newer one, %v", seen)
 	}
 }
 
