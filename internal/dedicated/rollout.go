@@ -263,6 +263,7 @@ func (r *Reconciler) movePrimary(ctx context.Context, db *databasev1.Database, o
 			return p.because(err)
 		}
 	}
+	r.restarts.forget(db.UID) // so that all are asked again where the same value is wished for again
 	r.Recorder.Eventf(db, candidate, corev1.EventTypeNormal, databasev1.ReasonSwitchover, "Switchover",
 		"The primary moved from %s to %s, for a planned change.", leader.Name, candidate.Name)
 	return p
@@ -315,11 +316,7 @@ func (r *Reconciler) restartInPlace(ctx context.Context, db *databasev1.Database
 	case pod.Name == o.leader && len(waiting) == 1 && len(o.pods) > 1:
 		// A primary that becomes a standby is restarted by that, and the standby has the new value already. Where a value
 		// goes down the standbys wait for the primary: then more than one waits.
-		p := r.movePrimary(ctx, db, o, superuser, maxReplicas, progress(""))
-		if p.err == nil {
-			r.restarts.forget(db.UID) // the same value may be wished for again
-		}
-		return p
+		return r.movePrimary(ctx, db, o, superuser, maxReplicas, progress(""))
 	case pod.Name != o.leader && len(o.pods) > 1 && !waiting[o.leader] && !r.hasReplayed(ctx, pod, superuser, said[o.leader].XLog.Location):
 		// The primary's value is in its log: a standby that stops before it has come to that starts with its old one.
 		return progress(pod.Name + " has to catch up")
@@ -367,7 +364,7 @@ func (r *Reconciler) membersNow(ctx context.Context, o *observed, superuser *cor
 func (r *Reconciler) hasReplayed(ctx context.Context, pod *corev1.Pod, superuser *corev1.Secret, location int64) bool {
 	err := wait.PollUntilContextTimeout(ctx, replayPoll, lookTimeout, true, func(ctx context.Context) (bool, error) {
 		now, err := r.memberNow(ctx, pod, superuser)
-		return now.XLog.Replayed >= location && location > 0, err
+		return err == nil && now.XLog.Replayed >= location && location > 0, nil
 	})
 	return err == nil
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -402,12 +403,16 @@ func TestMovePrimary(t *testing.T) {
 		o, before := pods(c.members...), s.checkpoints()
 		o.sync = c.sync
 		s.patroni.set(func() { s.patroni.leads = "" })
+		s.restarts.ask(db.UID, "before", time.Time{})
 		p := s.movePrimary(t.Context(), db, o, s.superuserSecret(), c.below, &problem{message: "Moving."})
 		if orders, _, _ := strings.Cut(s.patroni.take(), " "); p.message != c.want || orders != c.orders || p.err != nil {
 			t.Errorf("%s: %q, asks %q, error %v; want %q", c.what, p.message, orders, p.err, c.want)
 		}
 		if n := s.checkpoints() - before; (n == 1) != (c.orders != "") {
 			t.Errorf("%s: %d checkpoints", c.what, n)
+		}
+		if known := s.restarts.asked(db.UID, "before", time.Now()); known == (c.orders != "") {
+			t.Errorf("%s: it is known who was asked before: %t", c.what, known)
 		}
 	}
 	s.happened()
