@@ -73,8 +73,36 @@ func Logger(log *slog.Logger) {
 	klog.SetLogger(logger)
 }
 
-// Run runs the controllers until ctx ends and reconciles in flight have ended.
+// Run runs the controllers until ctx ends and reconciles in flight have ended. Where ctx ends while they are being started there
+// are none: it returns at once, and what it was waiting for is left to the end of the process. To be stopped is no error.
 func Run(ctx context.Context, o Options) error {
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- run(ctx, o, func() { close(begun) }) }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-begun:
+		err = <-ended
+	case <-ctx.Done():
+		// The library would wait for its caches, and for the kinds that the API server serves, until that has answered.
+		err = ctx.Err()
+	}
+	switch {
+	case err == nil:
+		o.Log.Info("stopped")
+	case ctx.Err() == nil, errors.Is(err, ErrLeaseLost), errors.Is(err, errUnfinished):
+		return err
+	default:
+		o.Log.Info("stopped while starting", "err", err)
+	}
+	return nil
+}
+
+// errUnfinished marks that something in flight had not ended within its grace.
+var errUnfinished = errors.New("not everything has ended")
+
+// run calls begun once the caches have synced, before anything is reconciled.
+func run(ctx context.Context, o Options, begun func()) error {
 	s := o.Settings
 	o = instrument(o)
 	config, options := connection(o), managerOptions(o)
@@ -143,16 +171,30 @@ func Run(ctx context.Context, o Options) error {
 	if err := observe(mgr, o, up); err != nil {
 		return err
 	}
+	if err := mgr.Add(standby(begun)); err != nil {
+		return err
+	}
 	o.Log.Info("starting", "controller", s.ControllerName, "cluster", cluster)
 	if err := mgr.Start(ctx); err != nil {
 		if lost = err.Error() == leaseLost; lost {
 			return ErrLeaseLost
 		}
+		if errors.Is(err, context.DeadlineExceeded) { // the library's own error of its grace has no other mark
+			return fmt.Errorf("%w: %w", errUnfinished, err)
+		}
 		return err
 	}
-	o.Log.Info("stopped")
 	return nil
 }
+
+// standby is called once the caches have synced, also where another replica leads.
+type standby func()
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (standby) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (s standby) Start(context.Context) error { s(); return nil }
 
 // setupDedicated registers the controller of the dedicated Databases, with what both have in common, and lets the other one
 // find the servers.

@@ -41,8 +41,10 @@ type run struct {
 	// converge is how long it may take, once nothing disturbs it any more, to come to what the scenario requires.
 	converge time.Duration
 
-	mu      sync.Mutex
-	stderr  bytes.Buffer
+	mu     sync.Mutex
+	stderr bytes.Buffer
+	// began is where the running controller's part of stderr begins.
+	began   int
 	child   *exec.Cmd
 	waiting chan error
 	// password was the Secret's before the fault.
@@ -90,6 +92,9 @@ func (r *run) start(action fault.Action) error {
 	r.child = exec.Command(r.binary)
 	r.child.Env = append(os.Environ(), childVariable+"="+string(value))
 	r.child.Stderr = &lockedWriter{mu: &r.mu, w: &r.stderr}
+	r.mu.Lock()
+	r.began = r.stderr.Len()
+	r.mu.Unlock()
 	if err := r.child.Start(); err != nil {
 		return err
 	}
@@ -110,6 +115,22 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
+// working fails until each of the controllers has begun to look at what there is.
+func (r *run) working() error {
+	const controllers = 3
+	if log := r.log(); strings.Count(log, `"msg":"Starting workers"`) != controllers {
+		return errors.New("the controller hasn't started")
+	}
+	return nil
+}
+
+// log is what the running controller, or the last one, has written.
+func (r *run) log() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stderr.String()[r.began:]
+}
+
 // stop ends the controller; killed says that it was to end by its fault.
 func (r *run) stop(killed bool) error {
 	if r.child == nil {
@@ -125,6 +146,9 @@ func (r *run) stop(killed bool) error {
 		if killed && errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
 			return nil
 		}
+		if err != nil {
+			err = fmt.Errorf("the controller ended with %w: %s", err, lastLines(r.log(), 5))
+		}
 		return err
 	case <-time.After(patience):
 		_ = r.child.Process.Kill()
@@ -132,6 +156,11 @@ func (r *run) stop(killed bool) error {
 		r.child = nil
 		return errors.Join(errors.New("the controller did not end"), err)
 	}
+}
+
+func lastLines(text string, number int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-number):], "\n")
 }
 
 func (r *run) points() ([]string, error) {

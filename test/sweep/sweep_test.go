@@ -217,7 +217,11 @@ func perform(ctx context.Context, dir, binary string, p point, converge time.Dur
 	if err := until(ctx, r.converge, func() error { return s.check(ctx, r) }); err != nil {
 		return nil, err
 	}
-	time.Sleep(500 * time.Millisecond) // what was right must stay right
+	// What was right must stay right, and a controller that hasn't begun can't do anything wrong.
+	if err := until(ctx, patience, r.working); err != nil {
+		return nil, err
+	}
+	time.Sleep(500 * time.Millisecond)
 	if err := errors.Join(s.check(ctx, r), r.leaked(ctx), r.stop(false)); err != nil {
 		return nil, fmt.Errorf("afterwards: %w", err)
 	}
