@@ -20,6 +20,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	databasev1 "github.com/example/databases/api/database/v1"
@@ -172,6 +175,26 @@ func (w *world) conditionWithin(limit time.Duration, name, kind, reason string) 
 		return c != nil && c.Reason == reason && c.ObservedGeneration == db.Generation
 	}, func() string { return fmt.Sprintf("%+v", db.Status) }, func() string { return w.kubectl("get", "pods,pvc,events") })
 	return db
+}
+
+// Get and List ask an API server again that couldn't answer for a moment: on a busy machine its etcd may be slow.
+func (w *world) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	return patiently(func() error { return w.Client.Get(ctx, key, o, options...) })
+}
+
+// List is as Get.
+func (w *world) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	return patiently(func() error { return w.Client.List(ctx, list, options...) })
+}
+
+// patiently repeats a read for half a minute while the API server is to blame.
+func patiently(read func() error) error {
+	times := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Steps: 13}
+	return retry.OnError(times, func(err error) bool {
+		return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
+			apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) ||
+			utilnet.IsConnectionReset(err) || utilnet.IsConnectionRefused(err) || utilnet.IsHTTP2ConnectionLost(err)
+	}, read)
 }
 
 func (w *world) get(name string, o client.Object) {
