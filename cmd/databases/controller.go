@@ -12,7 +12,8 @@ import (
 
 // runController runs the controller until ctx ends, and sends what telemetry is left then.
 func runController(ctx context.Context, s settings.Settings, stderr io.Writer) (failed error) {
-	t, err := telemetry.Start(ctx, telemetry.Options{
+	// It connects to nobody yet; that a signal comes meanwhile is the manager's matter.
+	t, err := telemetry.Start(context.WithoutCancel(ctx), telemetry.Options{
 		Signals: s.Telemetry, Version: version(), Pod: s.PodName, Namespace: s.PodNamespace, Stderr: stderr,
 	})
 	if err != nil {

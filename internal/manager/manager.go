@@ -77,35 +77,44 @@ func Logger(log *slog.Logger) {
 // are none: it returns at once, and what it was waiting for is left to the end of the process. To be stopped is no error.
 func Run(ctx context.Context, o Options) error {
 	begun, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- run(ctx, o, func() { close(begun) }) }()
+	asking, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	go func() { ended <- run(ctx, asking, o, func() { close(begun) }) }()
+	starting := false
 	var err error
 	select {
-	case err = <-ended:
 	case <-begun:
 		err = <-ended
+	case err = <-ended:
+		select {
+		case <-begun:
+		default:
+			starting = true
+		}
 	case <-ctx.Done():
 		// The library would wait for its caches, and for the kinds that the API server serves, until that has answered.
-		err = ctx.Err()
+		starting, err = true, ctx.Err()
 	}
 	switch {
 	case err == nil:
 		o.Log.Info("stopped")
-	case ctx.Err() == nil, errors.Is(err, ErrLeaseLost), errors.Is(err, errUnfinished):
-		return err
-	default:
+	case starting && ctx.Err() != nil:
 		o.Log.Info("stopped while starting", "err", err)
+	default:
+		return err
 	}
 	return nil
 }
 
-// errUnfinished marks that something in flight had not ended within its grace.
-var errUnfinished = errors.New("not everything has ended")
+// errStopped refuses requests of a start that nobody waits for any more.
+var errStopped = errors.New("the program has been stopped")
 
-// run calls begun once the caches have synced, before anything is reconciled.
-func run(ctx context.Context, o Options, begun func()) error {
+// run asks the API server until asking ends, and calls begun once the caches have synced, before anything is reconciled.
+func run(ctx, asking context.Context, o Options, begun func()) error {
 	s := o.Settings
 	o = instrument(o)
 	config, options := connection(o), managerOptions(o)
+	config.Wrap(transport.ContextCanceller(asking, errStopped))
 	if err := lease(&options, config, s); err != nil {
 		return err
 	}
@@ -178,9 +187,6 @@ func run(ctx context.Context, o Options, begun func()) error {
 	if err := mgr.Start(ctx); err != nil {
 		if lost = err.Error() == leaseLost; lost {
 			return ErrLeaseLost
-		}
-		if errors.Is(err, context.DeadlineExceeded) { // the library's own error of its grace has no other mark
-			return fmt.Errorf("%w: %w", errUnfinished, err)
 		}
 		return err
 	}

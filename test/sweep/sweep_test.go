@@ -219,7 +219,7 @@ func perform(ctx context.Context, dir, binary string, p point, converge time.Dur
 	}
 	// What was right must stay right, and a controller that hasn't begun can't do anything wrong.
 	if err := until(ctx, patience, r.working); err != nil {
-		return nil, err
+		return nil, errors.Join(err, r.stop(false))
 	}
 	time.Sleep(500 * time.Millisecond)
 	if err := errors.Join(s.check(ctx, r), r.leaked(ctx), r.stop(false)); err != nil {
