@@ -97,6 +97,21 @@ func TestStopWhileStarting(t *testing.T) {
 	}
 }
 
+// TestStoppedBeforeItStarts: exporters take the end of their context for a failure of their own.
+func TestStoppedBeforeItStarts(t *testing.T) {
+	env := map[string]string{
+		"KUBECONFIG": testenv.Get(t).Kubeconfig, "OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
+	}
+	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	var log testenv.Buffer
+	if status := run(ctx, nil, lookup, io.Discard, &log); status != 0 || !strings.Contains(log.String(), `"msg":"stopped while starting"`) {
+		t.Errorf("status %d: %s", status, log.String())
+	}
+}
+
 // stopAt starts the program and stops it when it has made its n-th request, which gets no answer, or once all its controllers
 // have started, which it reports.
 func stopAt(t *testing.T, f *front, n int32, env []string) (started bool) {

@@ -76,24 +76,23 @@ func Logger(log *slog.Logger) {
 // Run runs the controllers until ctx ends and reconciles in flight have ended. Where ctx ends while they are being started there
 // are none: it returns at once, and what it was waiting for is left to the end of the process. To be stopped is no error.
 func Run(ctx context.Context, o Options) error {
-	begun, ended := make(chan struct{}), make(chan error, 1)
 	asking, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
-	go func() { ended <- run(ctx, asking, o, func() { close(begun) }) }()
-	starting := false
+	var begun atomic.Bool
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, asking, o, func() { begun.Store(true) }) }()
+	var starting bool
 	var err error
 	select {
-	case <-begun:
-		err = <-ended
 	case err = <-ended:
-		select {
-		case <-begun:
-		default:
-			starting = true
-		}
+		starting = !begun.Load()
 	case <-ctx.Done():
 		// The library would wait for its caches, and for the kinds that the API server serves, until that has answered.
-		starting, err = true, ctx.Err()
+		if starting = !begun.Load(); starting {
+			err = context.Cause(ctx)
+		} else {
+			err = <-ended
+		}
 	}
 	switch {
 	case err == nil:

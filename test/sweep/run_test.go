@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -26,6 +24,7 @@ import (
 
 	"github.com/example/databases/api/postgres/v1alpha1"
 	"github.com/example/databases/internal/fault"
+	"github.com/example/databases/internal/testenv"
 )
 
 // patience is how long a test waits for what should come soon.
@@ -41,8 +40,7 @@ type run struct {
 	// converge is how long it may take, once nothing disturbs it any more, to come to what the scenario requires.
 	converge time.Duration
 
-	mu     sync.Mutex
-	stderr bytes.Buffer
+	stderr testenv.Buffer
 	// began is where the running controller's part of stderr begins.
 	began   int
 	child   *exec.Cmd
@@ -91,10 +89,7 @@ func (r *run) start(action fault.Action) error {
 	}
 	r.child = exec.Command(r.binary)
 	r.child.Env = append(os.Environ(), childVariable+"="+string(value))
-	r.child.Stderr = &lockedWriter{mu: &r.mu, w: &r.stderr}
-	r.mu.Lock()
-	r.began = r.stderr.Len()
-	r.mu.Unlock()
+	r.child.Stderr, r.began = &r.stderr, len(r.stderr.String())
 	if err := r.child.Start(); err != nil {
 		return err
 	}
@@ -102,17 +97,6 @@ func (r *run) start(action fault.Action) error {
 	r.waiting = waiting
 	go func() { waiting <- child.Wait() }()
 	return nil
-}
-
-type lockedWriter struct {
-	mu *sync.Mutex
-	w  *bytes.Buffer
-}
-
-func (l *lockedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
 }
 
 // working fails until each of the controllers has begun to look at what there is.
@@ -125,11 +109,7 @@ func (r *run) working() error {
 }
 
 // log is what the running controller, or the last one, has written.
-func (r *run) log() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.stderr.String()[r.began:]
-}
+func (r *run) log() string { return r.stderr.String()[r.began:] }
 
 // stop ends the controller; killed says that it was to end by its fault.
 func (r *run) stop(killed bool) error {
@@ -255,10 +235,7 @@ var passwordLike = regexp.MustCompile(`\b[A-Z2-7]{26}\b`)
 
 // leaked reports a password in anything that the run left for others to read.
 func (r *run) leaked(ctx context.Context) error {
-	r.mu.Lock()
-	log := r.stderr.String()
-	r.mu.Unlock()
-	if passwordLike.MatchString(log) {
+	if passwordLike.MatchString(r.stderr.String()) {
 		return errors.New("a password is in the controller's log")
 	}
 	var events eventsv1.EventList
