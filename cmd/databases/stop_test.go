@@ -160,7 +160,7 @@ func stopAt(t *testing.T, f *front, n int32, env []string) (started bool) {
 	}
 	signaled := time.Now()
 	if err := cmd.Wait(); err != nil || strings.Count(log.String(), `"msg":"stopped`) != 1 {
-		t.Errorf("stopped at request %d: %v: %s", n, err, log.String())
+		t.Fatalf("stopped at request %d: %v: %s", n, err, log.String())
 	}
 	// Far below the 32 s that the library gives to the API server's kinds; the Lease's return is given 4 s.
 	if took := time.Since(signaled); took > 20*time.Second {
